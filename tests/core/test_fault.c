@@ -86,9 +86,8 @@ static bool spin_all_kinds(void)
     return is_done;
 }
 
-/* T48, T50, T51 */
 TEST(fibers_of_all_kinds_are_created_completely_or_not_at_all)
-{
+{ /* T48, T50, T51 */
     fail_each_call(spin_all_kinds);
 }
 
@@ -128,9 +127,8 @@ static bool go_and_start(void)
     return made == 80;
 }
 
-/* P1, T8 */
 TEST(fibers_that_were_spun_or_started_run_and_no_others)
-{
+{ /* P1, T8 */
     fail_each_call(go_and_start);
 }
 
@@ -225,9 +223,8 @@ static bool use_fiber_state(void)
     return made == 3 && o.defers_left == 9 && o.values_set == 3 && o.blocks == 9;
 }
 
-/* P24, T105 */
 TEST(deferred_calls_locals_and_memory_are_available_or_refused)
-{
+{ /* P24, T105 */
     fail_each_call(use_fiber_state);
 }
 
@@ -343,9 +340,8 @@ static bool await_several(void)
     return is_done && first >= 0;
 }
 
-/* P34, P35, P37 */
 TEST(a_wait_for_several_fibers_succeeds_or_changes_nothing)
-{
+{ /* P34, P35, P37 */
     fail_each_call(await_several);
 }
 
@@ -368,9 +364,8 @@ static bool restart_ended_fiber(void)
     return is_done;
 }
 
-/* P31 */
 TEST(an_ended_fiber_restarts_or_remains_unchanged)
-{
+{ /* P31 */
     fail_each_call(restart_ended_fiber);
 }
 
@@ -402,8 +397,7 @@ static bool inspect_fibers(void)
     return n == COUNT_OF(f);
 }
 
-/* T20, T21 */
 TEST(inspection_works_with_any_fault)
-{
+{ /* T20, T21 */
     fail_each_call(inspect_fibers);
 }

@@ -325,10 +325,7 @@ TEST(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
 
 static weft_event event;
 
-static weft_value wait_event(void *arg)
-{
-    return weft_event_wait(&event);
-}
+FIBER(wait_event, weft_event_wait(&event))
 
 static void *set_event(void *arg)
 {

@@ -27,21 +27,16 @@ static weft_value read_zeros_until_deadline(void *arg)
     return -rc;
 }
 
-/* P12, T11 */
 TEST(a_deadline_ends_a_loop_of_reads_that_never_wait)
-{
+{ /* P12, T11 */
     double timeout = 0.005;
     ck_assert_int_eq(weft_await(weft_spin(read_zeros_until_deadline, &timeout)), ETIMEDOUT);
 }
 
-static weft_value cancel_other(void *arg)
-{
-    return weft_cancel(*(weft_fiber *)arg);
-}
+FIBER(cancel_other, weft_cancel(*(weft_fiber *)arg))
 
-/* T11 */
 TEST(a_loop_of_reads_that_never_wait_lets_other_fibers_run)
-{
+{ /* T11 */
     double timeout = INFINITY;
     weft_fiber f = weft_spin(read_zeros_until_deadline, &timeout);
     weft_spin(cancel_other, &f);
@@ -85,9 +80,8 @@ static weft_value suspend_9_kib_below(void *arg)
     return suspend_below(&begin, 9 << 10);
 }
 
-/* T21 */
 TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
-{
+{                       /* T21 */
     if (is_sanitized()) /* frames are larger there */
         return;
     weft_fiber f =
@@ -115,9 +109,8 @@ static weft_value restart_arg(void *arg)
     return weft_restart(*(weft_fiber *)arg) < 0; /* 1: the restart failed */
 }
 
-/* P35, P30 */
 TEST(await_all_stops_a_fiber_during_its_restart)
-{
+{ /* P35, P30 */
     weft_fiber f[2] = {weft_spin(return_arg_after_shield, NULL), spin_suspended()};
     weft_fiber restarter = weft_spin(restart_arg, &f[0]);
     let_run();
@@ -173,9 +166,8 @@ static int exit_in_a_deep_tree(void)
     return (int)weft_await(weft_spin(exit_in_descendant, NULL));
 }
 
-/* P33 */
 TEST(exit_in_a_deep_tree_needs_no_deep_stack)
-{
+{ /* P33 */
     ck_assert_quiet(run_apart(exit_in_a_deep_tree), 7);
 }
 
@@ -185,8 +177,8 @@ static weft_value print_at_end(void *arg)
     return weft_suspend();
 }
 
-static int fork_with_fibers(void)
-{
+TEST_PROGRAM(a_child_process_that_exits_does_not_end_its_parents_fibers, 3, "once ")
+{ /* P76 */
     weft_spin(print_at_end, "once ");
     weft_snooze();
     pid_t pid = fork();
@@ -195,12 +187,6 @@ static int fork_with_fibers(void)
     int status = 0;
     waitpid(pid, &status, 0);
     return WEXITSTATUS(status);
-}
-
-/* P76 */
-TEST(a_child_process_that_exits_does_not_end_its_parents_fibers)
-{
-    assert_exited(run_apart(fork_with_fibers), 3, "once ");
 }
 
 static int terminate_without_grace(void)
@@ -215,22 +201,15 @@ TEST(a_fiber_that_ends_at_once_needs_no_grace_period)
     ck_assert_quiet(run_apart(terminate_without_grace), 0);
 }
 
-static int use_an_unknown_backend(void)
+TEST_PROGRAM_PRINTS(an_unknown_backend_is_reported_and_the_default_is_used, 0,
+                    "WEFT_BACKEND=uring9")
 {
     setenv("WEFT_BACKEND", "uring9", 1);
     return !is_sim() && strstr(weft_backend_why(), "does not name a built-in backend") ? 0 : 1;
 }
 
-TEST(an_unknown_backend_is_reported_and_the_default_is_used)
-{
-    const outcome *o = run_apart(use_an_unknown_backend);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "WEFT_BACKEND=uring9");
-}
-
-/* T47 */
 TEST(stack_sizes_are_accepted_up_to_their_limits)
-{
+{ /* T47 */
     weft_spin_options smallest = {.stack_bytes = 16 << 10}, less = {.stack_bytes = (16 << 10) - 1};
     weft_spin_options most = {.stack_bytes = 1 << 30},
                       more = {.stack_bytes = ((size_t)1 << 30) + 1};

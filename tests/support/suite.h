@@ -50,6 +50,44 @@ static void (*suite_set_up)(void), (*suite_tear_down)(void);
 /* The body finds the index of its row in _i. */
 #define TEST_ROWS(name, rows) TEST_TIMES(name, COUNT_OF(rows))
 
+/* Assert the exit status, and that stderr contains each text. The last text is NULL. */
+static inline void assert_prints(const outcome *o, int status, const char *const *texts)
+{
+    ck_assert_msg(o->status == status, "status %d instead of %d, stderr:\n%.300s", o->status,
+                  status, o->text);
+    for (; *texts != NULL; texts++)
+        assert_printed(o, *texts);
+}
+
+/*
+ * The body is the main function of a separate process. Assert its exit status, and with
+ * TEST_PROGRAM the exact text on stderr, with TEST_PROGRAM_PRINTS parts of that text.
+ */
+/* clang-format off */
+#define TEST_PROGRAM(name, status, text)                      \
+    static int name##_program(void);                          \
+    TEST(name)                                                \
+    {                                                         \
+        assert_exited(run_apart(name##_program), status, text); \
+    }                                                         \
+    static int name##_program(void)
+
+#define TEST_PROGRAM_PRINTS(name, status, ...)                                                \
+    static int name##_program(void);                                                          \
+    TEST(name)                                                                                \
+    {                                                                                         \
+        assert_prints(run_apart(name##_program), status, (const char *[]){__VA_ARGS__, NULL}); \
+    }                                                                                         \
+    static int name##_program(void)
+/* clang-format on */
+
+/* Define the function of a fiber with the argument arg. The function only returns value. */
+#define FIBER(name, value)            \
+    static weft_value name(void *arg) \
+    {                                 \
+        return (weft_value)(value);   \
+    }
+
 int main(void)
 {
     Suite *suite = suite_create(program_invocation_short_name);

@@ -44,10 +44,7 @@ TEST(a_join_returns_the_causes_of_an_error)
     ck_assert_str_eq(weft_error()->cause->message, "no such table");
 }
 
-static weft_value join_arg_cord(void *arg)
-{
-    return weft_cord_join(arg_id(arg));
-}
+FIBER(join_arg_cord, weft_cord_join(arg_id(arg)))
 
 TEST(all_joiners_get_the_same_result)
 {
@@ -94,10 +91,7 @@ TEST(only_a_cord_that_was_started_can_be_joined_or_cancelled)
     pthread_join(thread, NULL);
 }
 
-static weft_value join_own(void *arg)
-{
-    return weft_cord_join(weft_main());
-}
+FIBER(join_own, weft_cord_join(weft_main()))
 
 TEST(a_fiber_cannot_join_its_own_cord)
 {
@@ -340,10 +334,7 @@ TEST(a_cord_stays_on_the_given_cpu)
     ck_assert_int_eq(weft_cord_join(cord), 1000 + cpu);
 }
 
-static weft_value is_backend(void *arg)
-{
-    return strcmp(weft_backend_name(), arg) == 0;
-}
+FIBER(is_backend, strcmp(weft_backend_name(), arg) == 0)
 
 TEST(each_cord_may_have_its_own_backend)
 {
@@ -390,17 +381,10 @@ TEST(running_cords_are_cancelled_and_joined_when_main_returns)
     ck_assert(out->text[0] == '\0' || strcmp(out->text, "cancelled: -125\n") == 0);
 }
 
-static int return_with_failed_cord(void)
+TEST_PROGRAM_PRINTS(an_error_of_an_unjoined_cord_makes_the_exit_status_1, 1, "broken")
 {
     await_cord_end(weft_cord_start(fail_with, as_arg(-EIO), NULL));
     return 0;
-}
-
-TEST(an_error_of_an_unjoined_cord_makes_the_exit_status_1)
-{
-    const outcome *out = run_apart(return_with_failed_cord);
-    ck_assert_int_eq(out->status, 1);
-    ck_assert_ptr_nonnull(strstr(out->text, "broken"));
 }
 
 static weft_value exit_with_7(void *arg)
@@ -424,22 +408,12 @@ TEST(a_cord_may_end_the_process)
 /* Deadlocks. */
 #if HAS_ONLY_OWN_THREADS
 
-static weft_value receive_message(void *arg)
-{
-    return weft_receive();
-}
+FIBER(receive_message, weft_receive())
 
-static int join_in_deadlock(void)
+TEST_PROGRAM_PRINTS(cords_that_wait_only_for_each_other_get_edeadlk, 3, "deadlock")
 {
     weft_cord cord = weft_cord_start(receive_message, NULL, NULL);
     return weft_cord_join(cord) == -EDEADLK ? 3 : 4;
-}
-
-TEST(cords_that_wait_only_for_each_other_get_edeadlk)
-{
-    const outcome *out = run_apart(join_in_deadlock);
-    ck_assert_int_eq(out->status, 3);
-    ck_assert_ptr_nonnull(strstr(out->text, "deadlock"));
 }
 
 static int join_three_in_deadlock(void)

@@ -130,10 +130,7 @@ TEST(an_invalid_remote_spin_is_refused_with_a_message)
 
 #define BURST (IS_SLOW ? 200 : 1000)
 
-static weft_value tell_self(void *arg)
-{
-    return weft_tell(arg_id(arg), (weft_value)weft_self());
-}
+FIBER(tell_self, weft_tell(arg_id(arg), (weft_value)weft_self()))
 
 /* Several rounds, so that reserved ids are used again. */
 TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
@@ -212,10 +209,7 @@ TEST(a_call_returns_the_error_of_a_child_of_the_called_fiber)
     end_server();
 }
 
-static weft_value call_announce_and_wait(void *arg)
-{
-    return weft_cord_call(server, announce_and_wait, arg);
-}
+FIBER(call_announce_and_wait, weft_cord_call(server, announce_and_wait, arg))
 
 TEST(a_cord_that_ends_replies_to_its_calls)
 {
@@ -229,10 +223,7 @@ TEST(a_cord_that_ends_replies_to_its_calls)
     ck_assert_any_error(-ESRCH);
 }
 
-static weft_value call_return(void *arg)
-{
-    return weft_cord_call(server, return_arg, arg);
-}
+FIBER(call_return, weft_cord_call(server, return_arg, arg))
 
 TEST(all_calls_to_an_ending_cord_return)
 {

@@ -29,25 +29,17 @@ static weft_value exit_with_arg(void *arg)
     return 0;
 }
 
-static weft_value call_exit(void *arg)
-{
-    return weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3));
-}
+FIBER(call_exit, weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3)))
 
 /*
  * The join of a cord in which a call ends the process must not return. Otherwise main would return
  * too.
  */
-static int join_cord_that_calls_exit(void)
+TEST_PROGRAM(a_called_fiber_may_end_the_process, 3, "")
 {
     weft_cord server = start_cord(NULL, NULL);
     weft_cord_join(start_cord(call_exit, id_arg(server)));
     return 4;
-}
-
-TEST(a_called_fiber_may_end_the_process)
-{
-    assert_silent(run_apart(join_cord_that_calls_exit), 3);
 }
 
 static weft_value exit_after_message(void *arg)
@@ -62,16 +54,11 @@ static weft_value tell_and_join(void *arg)
     return weft_cord_join(arg_id(arg));
 }
 
-static int join_cord_that_exits(void)
+TEST_PROGRAM(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit, 3, "")
 {
     weft_cord cord = start_cord(exit_after_message, as_arg(3));
     start_cord(tell_and_join, id_arg(cord));
     return (int)weft_cord_join(cord);
-}
-
-TEST(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit)
-{
-    assert_silent(run_apart(join_cord_that_exits), 3);
 }
 
 /* Call until the call is refused. */
@@ -88,18 +75,13 @@ static weft_value call_at_end(void *arg)
     return announce_and_wait(arg);
 }
 
-static int return_and_be_called(void)
+TEST_PROGRAM(calls_to_a_main_thread_that_has_returned_are_refused, 0, "")
 {
     for (int i = 0; i < 4; i++) {
         start_cord(call_at_end, id_arg(weft_self()));
         weft_receive();
     }
     return 0;
-}
-
-TEST(calls_to_a_main_thread_that_has_returned_are_refused)
-{
-    assert_silent(run_apart(return_and_be_called), 0);
 }
 
 static void start_sleeping_cord(void *arg)
@@ -113,15 +95,10 @@ static weft_value start_cord_at_end(void *arg)
     return announce_and_wait(arg);
 }
 
-static int return_with_waiting_cord(void)
+TEST_PROGRAM(a_cord_started_while_the_process_ends_is_cancelled_at_once, 0, "")
 {
     start_cord(start_cord_at_end, id_arg(weft_self()));
     return weft_receive() != 1;
-}
-
-TEST(a_cord_started_while_the_process_ends_is_cancelled_at_once)
-{
-    assert_silent(run_apart(return_with_waiting_cord), 0);
 }
 
 /* Return when a child has been created, without running it. */
@@ -134,10 +111,7 @@ static void wait_for_a_child(void *arg)
 
 static weft_key key;
 
-static weft_value end_with_local(void *arg)
-{
-    return weft_local_set(key, arg);
-}
+FIBER(end_with_local, weft_local_set(key, arg))
 
 TEST(a_call_that_arrives_while_a_destructor_waits_returns)
 {
@@ -221,7 +195,7 @@ static weft_value wait_shielded(void *arg)
     return 1;
 }
 
-static int call_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_cord_that_ends_in_a_deadlock_replies_to_its_calls, 0, "deadlock")
 {
     is_exiting_in_a_fiber = true; /* LeakSanitizer would find memory of the fiber that never ends */
     weft_cord cord = start_cord(NULL, NULL);
@@ -232,17 +206,7 @@ static int call_in_deadlock(void)
     return weft_cord_join(cord) == 0 ? 0 : 2;
 }
 
-TEST(a_cord_that_ends_in_a_deadlock_replies_to_its_calls)
-{
-    const outcome *o = run_apart(call_in_deadlock);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "deadlock");
-}
-
-static weft_value tell_home(void *arg)
-{
-    return weft_tell(home, (weft_value)arg);
-}
+FIBER(tell_home, weft_tell(home, (weft_value)arg))
 
 /* Tell home when this fiber waits. */
 static weft_value join_arg(void *arg)
@@ -304,10 +268,7 @@ TEST(a_refused_call_drops_its_argument_at_once)
 }
 
 /* The called fiber ends with -ECANCELED, and the caller is not cancelled. */
-static weft_value return_ecanceled(void *arg)
-{
-    return -ECANCELED;
-}
+FIBER(return_ecanceled, -ECANCELED)
 
 TEST(a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the_caller)
 {

@@ -1,30 +1,17 @@
 /* Deadlock detection: when it reports, to which fiber, and what it prints. */
 #include "support/suite.h"
 
-static weft_value await_other(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
+FIBER(await_other, weft_await(*(weft_fiber *)arg))
 
-static int await_in_deadlock(void)
-{
+TEST_PROGRAM_PRINTS(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber, 42, "deadlock",
+                    "'main' waiting for the end of #", "'alice' waiting for weft_schedule",
+                    "'bob' waiting for the end of #", " 'alice', ")
+{ /* P80 */
     static weft_fiber a, b;
     a = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "alice"});
     b = weft_spin_with(await_other, &a, &(weft_spin_options){.name = "bob"});
     weft_value rc = weft_await(b);
     return rc == -EDEADLK && weft_state_of(b) == WEFT_WAITING ? 42 : 1;
-}
-
-/* P80 */
-TEST(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber)
-{
-    const outcome *o = run_apart(await_in_deadlock);
-    ck_assert_int_eq(o->status, 42);
-    assert_printed(o, "deadlock");
-    assert_printed(o, "'main' waiting for the end of #");
-    assert_printed(o, "'alice' waiting for weft_schedule");
-    assert_printed(o, "'bob' waiting for the end of #");
-    assert_printed(o, " 'alice', ");
 }
 
 static int sleep_in_deadlock(void)
@@ -45,9 +32,8 @@ static int read_idle_pipe(void)
     return rc == -ETIMEDOUT ? 0 : 2;
 }
 
-/* P80 */
 TEST(an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not)
-{
+{ /* P80 */
     const outcome *o = run_apart(sleep_in_deadlock);
     ck_assert_int_eq(o->status, 42);
     assert_printed(o, "'main' waiting for sleep");
@@ -64,9 +50,8 @@ static int resolve_deadlock(void)
     return weft_sleep(0.001) == 0 ? 0 : 3;
 }
 
-/* P80 */
 TEST(main_can_resolve_a_deadlock_after_it_was_reported)
-{
+{ /* P80 */
     const outcome *o = run_apart(resolve_deadlock);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "weft: deadlock"), 1);
@@ -79,19 +64,13 @@ static weft_value sleep_and_print(void *arg)
     return rc;
 }
 
-static int suspend_until_work_is_done(void)
-{
+TEST_PROGRAM(suspend_in_main_returns_0_when_all_work_is_done, 0, "abc")
+{ /* P8 */
     weft_go(sleep_and_print, (void *)"a");
     weft_go(sleep_and_print, (void *)"b");
     weft_value rc = weft_suspend();
     print_stderr("c");
     return rc == 0 && weft_suspend() == 0 ? 0 : 1;
-}
-
-/* P8 */
-TEST(suspend_in_main_returns_0_when_all_work_is_done)
-{
-    assert_exited(run_apart(suspend_until_work_is_done), 0, "abc");
 }
 
 static weft_value sleep_repeatedly(void *arg)
@@ -102,17 +81,11 @@ static weft_value sleep_repeatedly(void *arg)
     return rc;
 }
 
-static int suspend_beside_daemon(void)
-{
+TEST_PROGRAM(suspend_in_main_does_not_wait_for_daemons, 0, "a")
+{ /* P8 */
     weft_spin_with(sleep_repeatedly, NULL, &(weft_spin_options){.is_daemon = true});
     weft_go(sleep_and_print, (void *)"a");
     return (int)weft_suspend();
-}
-
-/* P8 */
-TEST(suspend_in_main_does_not_wait_for_daemons)
-{
-    assert_exited(run_apart(suspend_beside_daemon), 0, "a");
 }
 
 /* Only these two fibers hold the other ends. */

@@ -111,10 +111,7 @@ TEST(a_call_is_made_or_its_argument_is_dropped_at_once)
     fail_each_call(call_cord);
 }
 
-static weft_value tell_arg(void *arg)
-{
-    return weft_tell(arg_id(arg), 1);
-}
+FIBER(tell_arg, weft_tell(arg_id(arg), 1))
 
 /*
  * A fiber may fail to be created in the cord after its id was returned. This is reported, and no
@@ -190,10 +187,7 @@ TEST(a_cord_without_a_backend_receives_messages)
     fail_each_call(tell_cord);
 }
 
-static weft_value fail_with_message(void *arg)
-{
-    return weft_fail(-EPIPE, "broken");
-}
+FIBER(fail_with_message, weft_fail(-EPIPE, "broken"))
 
 /* The join returns the error, with or without its message. */
 static bool join_failed_cord(void)

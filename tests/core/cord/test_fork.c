@@ -194,10 +194,7 @@ TEST(a_hundred_children_can_be_forked_one_after_the_other)
 
 /* Kernel state. */
 
-static weft_value sleep_20ms(void *arg)
-{
-    return weft_sleep(0.02);
-}
+FIBER(sleep_20ms, weft_sleep(0.02))
 
 static weft_value read_and_count(void *arg)
 {

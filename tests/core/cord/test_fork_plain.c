@@ -38,40 +38,13 @@ static weft_value wait_for_mutex(void *arg)
     return rc;
 }
 
-static weft_value wait_for_rwlock(void *arg)
-{
-    return weft_rwlock_write(&lock);
-}
-
-static weft_value wait_for_cond(void *arg)
-{
-    return weft_cond_wait(&cond, NULL);
-}
-
-static weft_value wait_for_sem(void *arg)
-{
-    return weft_sem_wait(&sem);
-}
-
-static weft_value wait_for_event(void *arg)
-{
-    return weft_event_wait(&event);
-}
-
-static weft_value wait_for_latch(void *arg)
-{
-    return weft_latch_wait(&latch);
-}
-
-static weft_value wait_for_recv(void *arg)
-{
-    return weft_chan_recv(chan);
-}
-
-static weft_value wait_for_shift(void *arg)
-{
-    return weft_queue_shift(queue);
-}
+FIBER(wait_for_rwlock, weft_rwlock_write(&lock))
+FIBER(wait_for_cond, weft_cond_wait(&cond, NULL))
+FIBER(wait_for_sem, weft_sem_wait(&sem))
+FIBER(wait_for_event, weft_event_wait(&event))
+FIBER(wait_for_latch, weft_latch_wait(&latch))
+FIBER(wait_for_recv, weft_chan_recv(chan))
+FIBER(wait_for_shift, weft_queue_shift(queue))
 
 static weft_fn *const wait_fns[] = {read_pipe_value, wait_for_mutex, wait_for_rwlock,
                                     wait_for_cond,   wait_for_sem,   wait_for_event,
@@ -172,10 +145,7 @@ TEST(every_call_is_refused_in_the_child_and_reported_once)
     assert_exited(run_apart(fork_with_waiters), 0, REFUSAL_MESSAGE);
 }
 
-static weft_value suspend_in_cord(void *arg)
-{
-    return weft_suspend();
-}
+FIBER(suspend_in_cord, weft_suspend())
 
 static int fork_with_cord(void)
 {
@@ -247,10 +217,7 @@ static weft_value fork_once(void *arg)
     return 0;
 }
 
-static weft_value loop_with_fork(void *arg)
-{
-    return weft_throttled_loop(fork_once, arg, 10, 2);
-}
+FIBER(loop_with_fork, weft_throttled_loop(fork_once, arg, 10, 2))
 
 /* Fork in a callback of a call that continues after the callback. */
 static int fork_in_callback(void)
@@ -351,7 +318,7 @@ TEST(calls_are_refused_in_a_child_of_a_child)
     assert_exited(run_apart(fork_twice), 3, REFUSAL_MESSAGE);
 }
 
-static int fork_and_exec(void)
+TEST_PROGRAM(the_child_may_exec, 0, "")
 {
     weft_sleep(0);
     pid_t pid = fork();
@@ -360,11 +327,6 @@ static int fork_and_exec(void)
         _exit(127);
     }
     return wait_for_exit(pid);
-}
-
-TEST(the_child_may_exec)
-{
-    assert_silent(run_apart(fork_and_exec), 0);
 }
 
 TEST(a_hundred_forks_do_not_affect_pending_operations)

@@ -40,10 +40,7 @@ static weft_value wait_for_read(void *arg)
     return count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO);
 }
 
-static weft_value wait_for_sleep(void *arg)
-{
-    return count_child_run(weft_sleep(0.02));
-}
+FIBER(wait_for_sleep, count_child_run(weft_sleep(0.02)))
 
 static weft_value wait_for_mutex(void *arg)
 {
@@ -61,10 +58,7 @@ static weft_value wait_for_owned_mutex(void *arg)
     return count_child_run(rc);
 }
 
-static weft_value wait_for_cond(void *arg)
-{
-    return count_child_run(weft_cond_wait(&w.cond, NULL));
-}
+FIBER(wait_for_cond, count_child_run(weft_cond_wait(&w.cond, NULL)))
 
 static weft_value wait_for_read_lock(void *arg)
 {
@@ -82,45 +76,14 @@ static weft_value wait_for_write_lock(void *arg)
     return count_child_run(rc);
 }
 
-static weft_value wait_for_sem(void *arg)
-{
-    return count_child_run(weft_sem_wait(&w.sem));
-}
-
-static weft_value wait_for_world_event(void *arg)
-{
-    return count_child_run(weft_event_wait(&w.event));
-}
-
-static weft_value wait_for_latch(void *arg)
-{
-    return count_child_run(weft_latch_wait(&w.latch));
-}
-
-static weft_value wait_for_barrier(void *arg)
-{
-    return count_child_run(weft_barrier_wait(&w.barrier));
-}
-
-static weft_value wait_for_throttle(void *arg)
-{
-    return count_child_run(weft_throttle_wait(&w.throttle));
-}
-
-static weft_value wait_for_recv(void *arg)
-{
-    return count_child_run(weft_chan_recv(w.empty));
-}
-
-static weft_value wait_for_send(void *arg)
-{
-    return count_child_run(weft_chan_send(w.full, 2));
-}
-
-static weft_value wait_for_shift(void *arg)
-{
-    return count_child_run(weft_queue_shift(w.queue));
-}
+FIBER(wait_for_sem, count_child_run(weft_sem_wait(&w.sem)))
+FIBER(wait_for_world_event, count_child_run(weft_event_wait(&w.event)))
+FIBER(wait_for_latch, count_child_run(weft_latch_wait(&w.latch)))
+FIBER(wait_for_barrier, count_child_run(weft_barrier_wait(&w.barrier)))
+FIBER(wait_for_throttle, count_child_run(weft_throttle_wait(&w.throttle)))
+FIBER(wait_for_recv, count_child_run(weft_chan_recv(w.empty)))
+FIBER(wait_for_send, count_child_run(weft_chan_send(w.full, 2)))
+FIBER(wait_for_shift, count_child_run(weft_queue_shift(w.queue)))
 
 static weft_value wait_for_select(void *arg)
 {
@@ -133,10 +96,7 @@ static weft_value wait_for_select(void *arg)
     return count_child_run(weft_select(clauses, COUNT_OF(clauses)));
 }
 
-static weft_value wait_for_fiber(void *arg)
-{
-    return count_child_run(weft_await(w.forker));
-}
+FIBER(wait_for_fiber, count_child_run(weft_await(w.forker)))
 
 static weft_value wait_for_fibers(void *arg)
 {
@@ -144,10 +104,7 @@ static weft_value wait_for_fibers(void *arg)
     return count_child_run(weft_await_all(all, COUNT_OF(all), NULL));
 }
 
-static weft_value wait_for_message(void *arg)
-{
-    return count_child_run(weft_receive());
-}
+FIBER(wait_for_message, count_child_run(weft_receive()))
 
 static weft_value hold_mutex(void *arg)
 {
@@ -165,10 +122,7 @@ static weft_value hold_lock(void *arg)
     return count_child_run(rc);
 }
 
-static weft_value run_once(void *arg)
-{
-    return count_child_run(0);
-}
+FIBER(run_once, count_child_run(0))
 
 static void spin_world_fiber(weft_fn *fn)
 {
@@ -210,15 +164,8 @@ static void fill_world(void)
     spin_world_fiber(run_once); /* on the run queue */
 }
 
-static weft_value send_seven(void *arg)
-{
-    return weft_chan_send(w.empty, 7);
-}
-
-static weft_value wait_at_barrier(void *arg)
-{
-    return weft_barrier_wait(&w.barrier) == 1 ? 0 : -EIO;
-}
+FIBER(send_seven, weft_chan_send(w.empty, 7))
+FIBER(wait_at_barrier, weft_barrier_wait(&w.barrier) == 1 ? 0 : -EIO)
 
 /* Require that all objects work for fibers of the child, and have no other waiters. */
 static void require_empty_wait_queues(void)
@@ -297,9 +244,8 @@ static weft_value fork_with_waiters(void *arg)
     return 4;
 }
 
-/* P76 */
 TEST(only_the_calling_fiber_exists_in_the_child)
-{
+{ /* P76 */
     weft_fiber f = weft_spin(fork_with_waiters, NULL);
     ck_assert_int_eq(weft_await(f), 4);
     const weft_value expected[] = {0, 0, 'x', 0, 0, 0, 0, 0, 0, 0, 0,

@@ -149,20 +149,9 @@ TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
         ck_assert_int_eq(weft_snooze(), 0);
 }
 
-static weft_value set_event(void *arg)
-{
-    return weft_event_set(arg);
-}
-
-static weft_value call_target(void *arg)
-{
-    return weft_cord_call(target, return_arg, arg);
-}
-
-static weft_value wait_for_arg_event(void *arg)
-{
-    return weft_event_wait(arg);
-}
+FIBER(set_event, weft_event_set(arg))
+FIBER(call_target, weft_cord_call(target, return_arg, arg))
+FIBER(wait_for_arg_event, weft_event_wait(arg))
 
 static sem_t is_blocked, may_continue;
 
@@ -183,10 +172,7 @@ static weft_cord start_blocked(weft_fn *then)
     return cord;
 }
 
-static weft_value sleep_until_cancelled(void *arg)
-{
-    return weft_sleep(INFINITY);
-}
+FIBER(sleep_until_cancelled, weft_sleep(INFINITY))
 
 TEST(calls_events_and_cancels_are_never_refused)
 {
@@ -334,10 +320,7 @@ TEST(two_cords_that_flood_each_other_both_continue)
 
 /* The end of a cord. */
 
-static weft_value return_from_remote(void *arg)
-{
-    return (weft_value)arg;
-}
+FIBER(return_from_remote, (weft_value)arg)
 
 static void *tell_until_refused(void *arg)
 {
@@ -391,10 +374,7 @@ TEST(a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch)
     }
 }
 
-static weft_value return_without_receiving(void *arg)
-{
-    return (weft_value)arg;
-}
+FIBER(return_without_receiving, (weft_value)arg)
 
 TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox)
 {
@@ -436,9 +416,8 @@ static void *schedule_running_then_waiting(void *arg)
     return as_arg(weft_schedule(waiter, 42));
 }
 
-/* P80 */
 TEST(messages_behind_the_first_batch_do_not_cause_a_deadlock_report)
-{
+{ /* P80 */
     weft_fiber fibers[] = {weft_self(), weft_spin(suspend, NULL)};
     let_run();
     pthread_t thread = start_thread(schedule_running_then_waiting, fibers);

@@ -72,10 +72,7 @@ static weft_value serve_site(void *arg)
     return weft_accept_loop(fd, on_conn, NULL);
 }
 
-static weft_value run_site(void *arg)
-{
-    return weft_serve_cords((unsigned)(uintptr_t)arg, serve_site, NULL);
-}
+FIBER(run_site, weft_serve_cords((unsigned)(uintptr_t)arg, serve_site, NULL))
 
 /* Choose a port that was free just now. */
 static void choose_port(void)

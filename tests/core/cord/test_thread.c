@@ -32,9 +32,8 @@ static void *run_a_hundred_fibers(void *arg)
     return as_arg(weft_await_children());
 }
 
-/* DESIGN 8 */
 TEST(several_threads_run_their_own_fibers_concurrently)
-{
+{ /* DESIGN 8 */
     int sums[4] = {0};
     pthread_t threads[COUNT_OF(sums)];
     for (size_t i = 0; i < COUNT_OF(sums); i++)
@@ -57,9 +56,8 @@ static void *store_ids(void *arg)
     return NULL;
 }
 
-/* T18 */
 TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other)
-{
+{ /* T18 */
     weft_fiber ids[20][2];
     for (size_t i = 0; i < COUNT_OF(ids); i++)
         join_thread(start_thread(store_ids, ids[i]));
@@ -91,18 +89,16 @@ static pthread_t start_idle_waker(weft_fiber *f)
     return start_thread(schedule_later, f);
 }
 
-/* P8, P10 */
 TEST(a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else)
-{
+{ /* P8, P10 */
     weft_fiber self = weft_self();
     pthread_t thread = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);
     ck_assert_ptr_null(join_thread(thread));
 }
 
-/* P10 */
 TEST(a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it)
-{
+{ /* P10 */
     weft_fiber f = spin_suspended();
     pthread_t thread = start_idle_waker(&f);
     ck_assert_int_eq(weft_await(f), 42);
@@ -114,9 +110,8 @@ static void *schedule_now(void *arg)
     return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
 }
 
-/* P10, P80 */
 TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
-{
+{ /* P10, P80 */
     weft_fiber self = weft_self();
     for (int i = 0; i < 500; i++) {
         pthread_t thread = start_thread(schedule_now, &self);
@@ -132,9 +127,8 @@ static void *schedule_one_after_the_other(void *arg)
                   weft_schedule((weft_fiber)values[0], values[2]));
 }
 
-/* P4 */
 TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
-{
+{ /* P4 */
     weft_value values[] = {(weft_value)weft_self(), 1, 2};
     ck_assert_ptr_null(join_thread(start_thread(schedule_one_after_the_other, values)));
     ck_assert_int_eq(weft_suspend(), 2);
@@ -173,9 +167,8 @@ int stat(const char *restrict path, struct stat *restrict out)
     return fstatat(AT_FDCWD, path, out, 0);
 }
 
-/* P10, P80 */
 TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
-{
+{ /* P10, P80 */
     receiver = spin_suspended();
     last_thread = start_thread(send_when_allowed, NULL);
     is_send_due = true;
@@ -256,9 +249,8 @@ static weft_value return_after_last_count(void *arg)
     return 0;
 }
 
-/* P8 */
 TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
-{
+{                       /* P8 */
     if (is_sanitized()) /* TSan has its own threads */
         return;
     weft_self();
@@ -287,9 +279,8 @@ static void *wait_for_semaphore(void *arg)
     return NULL;
 }
 
-/* P80 */
 TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
-{
+{ /* P80 */
     sem_t may_end;
     sem_init(&may_end, 0, 0);
     receiver = spin_suspended();
@@ -315,9 +306,8 @@ static bool is_flag_set(weft_cord cord, size_t offset)
     return is_set;
 }
 
-/* P80 */
 TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending)
-{
+{ /* P80 */
     receiver = spin_suspended();
     weft_cord idle_cord = weft_cord_start(NULL, NULL, NULL);
     while (!is_flag_set(idle_cord, offsetof(weft__cord, is_quiescent)))
@@ -359,9 +349,8 @@ static void *return_each_number(void *arg)
     return NULL;
 }
 
-/* P10 */
 TEST(ten_thousand_values_pass_between_two_threads_without_loss)
-{
+{ /* P10 */
     exchange m = {.rounds = 10000};
     atomic_store(&m.fibers[0], weft_self());
     pthread_t thread = start_thread(return_each_number, &m);
@@ -386,9 +375,8 @@ static void *schedule_a_quarter(void *arg)
     return NULL;
 }
 
-/* P10, P49 */
 TEST(all_values_from_several_threads_to_many_fibers_arrive)
-{
+{ /* P10, P49 */
     for (size_t i = 0; i < RECEIVERS; i++)
         receivers[i] = weft_spin(suspend, NULL);
     let_run();
@@ -408,9 +396,8 @@ static weft_value snooze_until_awaited(void *arg)
     return 0;
 }
 
-/* P10, P11 */
 TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time)
-{
+{ /* P10, P11 */
     weft_fiber f = spin_suspended();
     weft_fiber snoozer = weft_spin(snooze_until_awaited, id_arg(f));
     pthread_t thread = start_thread(schedule_now, &f);
@@ -431,9 +418,8 @@ static weft_value sleep_shortly(void *arg)
     return rc == 0 ? weft_sleep(0.01) : rc;
 }
 
-/* API: weft_schedule */
 TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
-{
+{ /* API: weft_schedule */
     weft_fiber f = weft_spin(sleep_shortly, NULL);
     weft_snooze();
     ck_assert_ptr_null(join_thread(start_thread(schedule_twice_a_sleeper, &f)));
@@ -484,9 +470,8 @@ static void *make_foreign_calls_in_thread(void *arg)
     return as_arg(make_foreign_calls(*(weft_fiber *)arg));
 }
 
-/* DESIGN 8 */
 TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
-{
+{ /* DESIGN 8 */
     weft_fiber f = spin_suspended();
     ck_assert_int_eq((weft_value)join_thread(start_thread(make_foreign_calls_in_thread, &f)), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
@@ -500,9 +485,8 @@ static void *store_id_of_thread(void *arg)
     return NULL;
 }
 
-/* P7 */
 TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
-{
+{ /* P7 */
     weft_fiber ended;
     join_thread(start_thread(store_id_of_thread, &ended));
     weft_self();
@@ -542,9 +526,8 @@ static void *end_with_fibers(void *arg)
     return NULL;
 }
 
-/* P77, P33 */
 TEST(a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup)
-{
+{ /* P77, P33 */
     int sum = 0;
     key = weft_key_new(add_hundred);
     join_thread(start_thread(end_with_fibers, &sum));
@@ -564,9 +547,8 @@ static int run_failing_thread(void)
     return 0;
 }
 
-/* P77 */
 TEST(an_unhandled_error_in_a_thread_is_reported_when_it_ends)
-{
+{ /* P77 */
     const outcome *o = run_apart(run_failing_thread);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "broken"), 1);
@@ -596,9 +578,8 @@ static void *use_everything_once(void *arg)
     return as_arg(weft_await(weft_spin(return_arg, arg)));
 }
 
-/* P78 */
 TEST(two_hundred_successive_threads_leave_no_open_descriptor)
-{
+{ /* P78 */
     join_thread(start_thread(use_everything_once, NULL));
     int before = open_descriptors();
     for (int i = 0; i < 200; i++)
@@ -616,9 +597,8 @@ static void *sleep_in_a_scope(void *arg)
     return as_arg(rc);
 }
 
-/* P12, DESIGN 8 */
 TEST(timers_of_a_thread_fire_while_another_thread_waits)
-{
+{ /* P12, DESIGN 8 */
     weft_fiber self = weft_self();
     pthread_t thread = start_thread(sleep_in_a_scope, NULL), waker = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);

@@ -59,9 +59,8 @@ static double sum_of_shares(void)
     return sum;
 }
 
-/* T103 */
 TEST(a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1)
-{
+{ /* T103 */
     weft_account(true);
     weft_fiber busy = spin_computing(10, "busy"), lazy = spin_computing(1, "lazy");
     let_run();
@@ -71,9 +70,8 @@ TEST(a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1)
     ck_assert(info_of(lazy).cpu_share < info_of(busy).cpu_share);
 }
 
-/* T103 */
 TEST(the_caller_sees_its_own_current_share)
-{
+{ /* T103 */
     weft_account(true);
     burn(0.01);
     weft_info i = info_of(weft_self());
@@ -160,9 +158,8 @@ TEST(shares_restart_with_each_measurement_and_times_accumulate)
     ck_assert(info_of(f).cpu_s > time);
 }
 
-/* T103 */
 TEST(without_accounting_there_is_no_table)
-{
+{ /* T103 */
     ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
     ck_assert_any_error(-ENODATA);
     weft_account(true);
@@ -192,9 +189,8 @@ static size_t read_table(char lines[][128], size_t max)
     return n;
 }
 
-/* T103 */
 TEST(the_table_lists_live_fibers_and_idle_time_busiest_first)
-{
+{ /* T103 */
     char lines[16][128];
     weft_account(true);
     weft_fiber lazy = spin_computing(1, "lazy"), busy = spin_computing(10, "busy");

@@ -269,10 +269,7 @@ TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
     ck_assert_str_eq(dropped_text, "a copy");
 }
 
-static weft_value return_0(void *arg)
-{
-    return 0;
-}
+FIBER(return_0, 0)
 
 TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
 {

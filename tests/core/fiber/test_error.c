@@ -116,9 +116,8 @@ static weft_value fail_named(void *arg)
     return weft_fail(-EIO, "cannot read %s", (const char *)arg);
 }
 
-/* T25 */
 TEST(the_awaiting_fiber_gets_the_error_with_its_message)
-{
+{ /* T25 */
     static char path[] = "x.txt";
     weft_fiber f = weft_spin(fail_named, path);
     ck_assert_int_eq(weft_await(f), -EIO);
@@ -128,9 +127,8 @@ TEST(the_awaiting_fiber_gets_the_error_with_its_message)
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
 
-/* T25 */
 TEST(the_message_is_available_after_the_fiber_has_ended)
-{
+{ /* T25 */
     static char path[] = "x.txt";
     weft_fiber f = weft_spin(fail_named, path);
     ck_assert_int_eq(weft_snooze(), 0);
@@ -140,9 +138,8 @@ TEST(the_message_is_available_after_the_fiber_has_ended)
     ck_assert_int_eq(weft_snooze(), 0); /* P21: an awaited error is not delivered a second time */
 }
 
-/* T25 */
 TEST(a_fiber_that_succeeds_leaves_the_error_of_its_awaiter_alone)
-{
+{ /* T25 */
     weft_fail(-ENOENT, "mine");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(7))), 7);
     ck_assert_error(-ENOENT, "mine");
@@ -154,9 +151,8 @@ static weft_value fail_and_recover(void *arg)
     return (weft_value)arg;
 }
 
-/* T26 */
 TEST(an_error_that_a_fiber_handles_does_not_reach_its_awaiter)
-{
+{ /* T26 */
     ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(7))), 7);
     ck_assert_ptr_null(weft_error());
     weft_spin(fail_and_recover, as_arg(7));
@@ -165,9 +161,8 @@ TEST(an_error_that_a_fiber_handles_does_not_reach_its_awaiter)
     ck_assert_ptr_null(weft_error());
 }
 
-/* T26 */
 TEST(a_new_fiber_does_not_have_the_error_of_a_previous_fiber)
-{
+{ /* T26 */
     static char path[] = "x.txt";
     ck_assert_int_eq(weft_await(weft_spin(fail_named, path)), -EIO);
     weft_error_clear();
@@ -176,9 +171,8 @@ TEST(a_new_fiber_does_not_have_the_error_of_a_previous_fiber)
     ck_assert_ptr_null(weft_error()->cause);
 }
 
-/* T25 */
 TEST(an_error_without_a_message_gets_the_text_of_strerror)
-{
+{ /* T25 */
     weft_fiber f = weft_spin(return_arg, as_arg(-ENOENT));
     ck_assert_int_eq(weft_await(f), -ENOENT);
     ck_assert_any_error(-ENOENT);
@@ -208,9 +202,8 @@ static weft_value fail_at_each_depth(void *arg)
     return weft_fail((int)rc, "depth %d", depth);
 }
 
-/* P20 */
 TEST(each_fiber_that_propagates_an_error_can_add_a_message)
-{
+{ /* P20 */
     weft_fiber f = weft_spin(fail_at_each_depth, as_arg(3));
     ck_assert_int_eq(weft_await(f), -EIO);
     const weft_error_info *e = weft_error();
@@ -237,9 +230,8 @@ static weft_value spin_failing_child(void *arg)
     return weft_sleep(60);
 }
 
-/* P20 */
 TEST(an_unawaited_error_propagates_up_the_tree_and_keeps_its_source)
-{
+{ /* P20 */
     weft_spin(spin_failing_child, as_arg(3));
     ck_assert_int_eq(weft_sleep(60), -EIO);
     ck_assert_error(-EIO, "depth 0");
@@ -256,18 +248,16 @@ static weft_value catch_from_child(void *arg)
     return weft_sleep(0.001);
 }
 
-/* P20 */
 TEST(an_error_that_a_parent_handles_does_not_propagate_further)
-{
+{ /* P20 */
     weft_fiber f = weft_spin(catch_from_child, NULL);
     ck_assert_int_eq(weft_sleep(0.01), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_ptr_null(weft_error());
 }
 
-/* P19 */
 TEST(an_error_of_a_child_is_returned_by_the_next_blocking_call_and_spares_siblings)
-{
+{ /* P19 */
     weft_fiber sibling = weft_spin(suspend, NULL);
     weft_go(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_snooze(), 0); /* already in the run queue when the child failed */
@@ -292,9 +282,8 @@ static weft_value sleep_then_fail(void *arg)
     return fail_with(arg);
 }
 
-/* P34 */
 TEST(every_awaiting_fiber_gets_the_message)
-{
+{ /* P34 */
     weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
     weft_fiber waiters[3];
     for (size_t i = 0; i < COUNT_OF(waiters); i++)
@@ -304,9 +293,8 @@ TEST(every_awaiting_fiber_gets_the_message)
     ck_assert_ptr_null(weft_error());
 }
 
-/* P35 */
 TEST(await_all_returns_the_message_of_the_failed_fiber)
-{
+{ /* P35 */
     weft_fiber f[] = {weft_spin(suspend, NULL), weft_spin(sleep_then_fail, as_arg(-EIO))};
     ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);
     ck_assert_error(-EIO, "broken");
@@ -344,9 +332,8 @@ TEST(raising_a_non_error_or_in_an_ended_fiber_is_refused)
     ck_assert_int_eq(weft_raise(f, -EIO, "too late"), -ESRCH);
 }
 
-/* T25 */
 TEST(errors_of_many_fibers_do_not_accumulate)
-{
+{ /* T25 */
     weft_fiber f = 0;
     for (int i = 0; i < 10000; i++) {
         f = weft_spin(fail_at_each_depth, as_arg(1));

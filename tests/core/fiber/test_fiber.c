@@ -6,9 +6,8 @@
 
 #include <limits.h>
 
-/* T18 */
 TEST(ids_are_not_used_again)
-{
+{ /* T18 */
     static weft_fiber ids[1000];
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         ids[i] = weft_spin(return_arg, NULL);
@@ -21,22 +20,17 @@ TEST(ids_are_not_used_again)
     }
 }
 
-static weft_value own_id(void *arg)
-{
-    return (weft_value)weft_self();
-}
+FIBER(own_id, (weft_value)weft_self())
 
-/* T18 */
 TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
-{
+{ /* T18 */
     weft_fiber f = weft_spin(own_id, NULL);
     ck_assert_uint_eq((weft_fiber)weft_await(f), f);
     ck_assert_uint_eq(weft_main(), weft_self());
 }
 
-/* T18, T19 */
 TEST(an_ended_fiber_has_info_until_it_is_awaited)
-{
+{ /* T18, T19 */
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "f"});
     weft_snooze();
     weft_info info;
@@ -89,9 +83,8 @@ static void assert_refused_everywhere(weft_fiber gone)
         weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = gone | !gone}), 0);
 }
 
-/* T18, T19, P7 */
 TEST(every_function_refuses_the_id_of_an_ended_fiber)
-{
+{ /* T18, T19, P7 */
     weft_fiber gone = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_await(gone), 0);
     assert_refused_everywhere(gone);
@@ -102,9 +95,8 @@ TEST(every_function_refuses_the_id_of_an_ended_fiber)
     ck_assert_int_eq(weft_await(next), 6);
 }
 
-/* T18 */
 TEST(every_function_refuses_an_id_that_never_existed)
-{
+{ /* T18 */
     spin_suspended();
     assert_refused_everywhere(0);
     assert_refused_everywhere(weft_self() + ((weft_fiber)77 << 32));
@@ -112,9 +104,8 @@ TEST(every_function_refuses_an_id_that_never_existed)
     assert_refused_everywhere(weft_self() | 0x3fffff); /* the last slot, never used */
 }
 
-/* T19, P7 */
 TEST(an_unawaited_ended_fiber_cannot_be_controlled)
-{
+{ /* T19, P7 */
     weft_fiber f = weft_spin(return_arg, as_arg(4));
     weft_snooze();
     ck_assert_int_eq(weft_start(f), -ESRCH);
@@ -138,9 +129,8 @@ static void assert_options_refused(weft_spin_options options, void *arg)
     ck_assert_any_error(-EINVAL);
 }
 
-/* T18 */
 TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
-{
+{ /* T18 */
     ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
     ck_assert_any_error(-EINVAL);
     weft_error_clear();
@@ -160,9 +150,8 @@ TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
 
-/* T18 */
 TEST(bad_arguments_are_refused_with_a_message)
-{
+{ /* T18 */
     weft_fiber f = spin_suspended();
     weft_value out;
     ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
@@ -201,9 +190,8 @@ TEST(a_bad_grace_time_ends_no_children)
     ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
 }
 
-/* T17 */
 TEST(names_are_copied_and_cut)
-{
+{ /* T17 */
     char name[64] = "short";
     weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = name});
     ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
@@ -216,9 +204,8 @@ TEST(names_are_copied_and_cut)
     ck_assert_str_eq(weft_name_of(f), "");
 }
 
-/* T17, T45 */
 TEST(a_new_fiber_on_a_reused_record_has_no_name)
-{
+{ /* T17, T45 */
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"});
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
@@ -239,9 +226,8 @@ static weft_value sum_up(void *arg)
     return sum;
 }
 
-/* T9 */
 TEST(a_copied_argument_outlives_the_original)
-{
+{ /* T9 */
     big_arg big;
     for (int i = 0; i < 500; i++)
         big.numbers[i] = i;
@@ -257,9 +243,8 @@ static weft_value first_value(void *arg)
     return v == weft_first_value() ? v : -EINVAL;
 }
 
-/* T7, P31 */
 TEST(the_first_value_is_the_value_of_the_first_resume)
-{
+{ /* T7, P31 */
     weft_fiber f = weft_new(first_value, NULL);
     ck_assert_int_eq(weft_schedule(f, 17), 0);
     ck_assert_int_eq(weft_await(f), 17);
@@ -274,9 +259,8 @@ TEST(the_first_value_is_the_value_of_the_first_resume)
     ck_assert_int_eq(weft_first_value(), 0);
 }
 
-/* T7 */
 TEST(a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run)
-{
+{ /* T7 */
     weft_fiber f = weft_new(mark_and_return, "ran");
     ck_assert_int_eq(weft_terminate_children(1), 0);
     ck_assert_int_eq(weft_await(f), -ESRCH);
@@ -289,9 +273,8 @@ static weft_value spin_for_other_parent(void *arg)
     return (weft_value)f;
 }
 
-/* P27 */
 TEST(a_fiber_can_be_spun_under_another_parent)
-{
+{ /* P27 */
     weft_fiber other = spin_suspended();
     weft_fiber f = (weft_fiber)weft_await(weft_spin(spin_for_other_parent, id_arg(other)));
     ck_assert_uint_eq(weft_parent(f), other);
@@ -308,9 +291,8 @@ static weft_value count_call(void *arg)
     return 0;
 }
 
-/* T56 */
 TEST(nothing_remains_of_detached_fibers)
-{
+{ /* T56 */
     weft_counters before, after;
     weft_stats(&before);
     for (int i = 0; i < 1000; i++)

@@ -22,9 +22,8 @@ static weft_value set_and_check(void *arg)
     return weft_local_get(key) == arg ? 0 : 2;
 }
 
-/* T105 */
 TEST(every_fiber_has_its_own_value_for_a_key)
-{
+{ /* T105 */
     int values[3] = {0};
     key = weft_key_new(NULL);
     ck_assert_uint_ne(key, 0);
@@ -39,9 +38,8 @@ TEST(every_fiber_has_its_own_value_for_a_key)
     ck_assert_ptr_null(weft_local_get(key));
 }
 
-/* T105 */
 TEST(a_new_fiber_does_not_have_the_values_of_a_previous_fiber)
-{
+{ /* T105 */
     int value = 1;
     key = weft_key_new(NULL);
     for (int i = 0; i < 100; i++)
@@ -56,9 +54,8 @@ static weft_value set_or_restart(void *arg)
     return weft_suspend();
 }
 
-/* T105 */
 TEST(a_restarted_fiber_starts_without_values)
-{
+{ /* T105 */
     int value = 1;
     key = weft_key_new(count_destroyed);
     weft_fiber f = weft_spin(set_or_restart, &value);
@@ -82,9 +79,8 @@ static weft_value set_two_keys(void *arg)
     return weft_suspend();
 }
 
-/* T105 */
 TEST(a_destructor_gets_each_value_once_when_the_fiber_ends)
-{
+{ /* T105 */
     weft_key keys[] = {weft_key_new(count_destroyed), weft_key_new(count_destroyed),
                        weft_key_new(count_destroyed)};
     weft_fiber f = weft_spin(set_two_keys, keys);
@@ -95,9 +91,8 @@ TEST(a_destructor_gets_each_value_once_when_the_fiber_ends)
     ck_assert_int_eq(destroyed, 11);
 }
 
-/* T105, P24 */
 TEST(a_destructor_runs_also_for_a_fiber_that_is_stopped)
-{
+{ /* T105, P24 */
     weft_key keys[] = {weft_key_new(count_destroyed), weft_key_new(NULL), weft_key_new(NULL)};
     weft_fiber f = weft_spin(set_two_keys, keys);
     weft_snooze();
@@ -112,14 +107,10 @@ static void set_again(void *value)
     weft_local_set(key, value);
 }
 
-static weft_value set_local(void *arg)
-{
-    return weft_local_set(key, arg);
-}
+FIBER(set_local, weft_local_set(key, arg))
 
-/* T105 */
 TEST(a_destructor_that_sets_its_value_again_does_not_run_forever)
-{
+{ /* T105 */
     int value = 1;
     key = weft_key_new(set_again);
     ck_assert_int_eq(weft_await(weft_spin(set_local, &value)), 0);
@@ -127,9 +118,8 @@ TEST(a_destructor_that_sets_its_value_again_does_not_run_forever)
     ck_assert_int_le(destroyed, 16);
 }
 
-/* T105 */
 TEST(a_key_that_does_not_exist_has_no_value_and_accepts_none)
-{
+{ /* T105 */
     int value;
     ck_assert_int_eq(weft_local_set(0, &value), -EINVAL);
     ck_assert_int_eq(weft_local_set(1, &value), -EINVAL);
@@ -138,9 +128,8 @@ TEST(a_key_that_does_not_exist_has_no_value_and_accepts_none)
     ck_assert_ptr_null(weft_local_get(1000000));
 }
 
-/* T105 */
 TEST(there_are_64_keys_in_all)
-{
+{ /* T105 */
     weft_key keys[64];
     for (size_t i = 0; i < COUNT_OF(keys); i++) {
         keys[i] = weft_key_new(NULL);
@@ -268,16 +257,14 @@ static weft_value share_memory_with_child(void *arg)
     return weft_snooze();
 }
 
-/* DESIGN 4 */
 TEST(the_memory_of_a_fiber_lives_until_its_children_have_ended)
-{
+{ /* DESIGN 4 */
     ck_assert_int_eq(weft_await(weft_spin(share_memory_with_child, NULL)), 0);
     ck_assert_trail("child");
 }
 
-/* DESIGN 3 */
 TEST(a_failed_allocation_returns_NULL)
-{
+{ /* DESIGN 3 */
     ck_assert_ptr_null(weft_alloc(SIZE_MAX));
     ck_assert_error(-ENOMEM, "weft_alloc: memory is exhausted, bytes is 18446744073709551615");
     if (!is_sanitized())
@@ -303,16 +290,14 @@ static weft_value defer_three(void *arg)
     return arg != NULL ? weft_suspend() : 7;
 }
 
-/* P24 */
 TEST(deferred_calls_run_in_reverse_order_before_the_children_end)
-{
+{ /* P24 */
     ck_assert_int_eq(weft_await(weft_spin(defer_three, NULL)), 7);
     ck_assert_trail("b321c");
 }
 
-/* P24 */
 TEST(deferred_calls_run_also_when_the_fiber_is_cancelled)
-{
+{ /* P24 */
     weft_fiber f = weft_spin(defer_three, trail);
     let_run();
     ck_assert_trail("b");
@@ -334,9 +319,8 @@ static weft_value defer_in_a_defer(void *arg)
     return 0;
 }
 
-/* P24 */
 TEST(calls_deferred_by_a_deferred_call_run_too)
-{
+{ /* P24 */
     static char two[] = "2";
     ck_assert_int_eq(weft_await(weft_spin(defer_in_a_defer, two)), 0);
     ck_assert_trail("120");
@@ -357,9 +341,8 @@ static weft_value defer_sleep(void *arg)
     return weft_suspend();
 }
 
-/* P17, DESIGN 6 */
 TEST(a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield)
-{
+{ /* P17, DESIGN 6 */
     static char done[] = "done";
     weft_fiber f = weft_spin(defer_sleep, done);
     weft_snooze();
@@ -384,9 +367,8 @@ static int return_from_the_middle(bool early)
     return 0;
 }
 
-/* DESIGN 5 */
 TEST(a_block_runs_its_deferred_calls_in_reverse_order)
-{
+{ /* DESIGN 5 */
     ck_assert_int_eq(return_from_the_middle(false), 0);
     ck_assert_trail("b321");
     trail[0] = '\0';
@@ -394,9 +376,8 @@ TEST(a_block_runs_its_deferred_calls_in_reverse_order)
     ck_assert_trail("21");
 }
 
-/* DESIGN 5 */
 TEST(leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls)
-{
+{ /* DESIGN 5 */
     for (int i = 0; i < 3; i++) {
         WEFT_DEFER(mark, "d");
         if (i == 0)
@@ -424,9 +405,8 @@ static int add_to_sum(int x) /* its result is ignored, and an int is not a point
     return sum += x;
 }
 
-/* DESIGN 5 */
 TEST(the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer)
-{
+{ /* DESIGN 5 */
     int x = 1;
     {
         WEFT_DEFER(add_to_sum, x++);
@@ -451,9 +431,8 @@ static weft_value sleep_in_blocks(void *arg)
     ck_abort_msg("slept");
 }
 
-/* DESIGN 5 */
 TEST(blocks_of_a_stopped_fiber_run_their_deferred_calls)
-{
+{ /* DESIGN 5 */
     weft_fiber f = weft_spin(sleep_in_blocks, NULL);
     weft_snooze();
     weft_stop(f, 42);
@@ -467,9 +446,8 @@ static weft_value defer_and_end(void *arg)
     return 0;
 }
 
-/* P23 */
 TEST(a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call)
-{
+{ /* P23 */
     static char bad[] = "ran";
     weft_fiber f = weft_spin(defer_and_end, bad);
     weft_cancel(f);

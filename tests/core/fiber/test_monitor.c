@@ -30,9 +30,8 @@ static void assert_nothing_remains(void)
     ck_assert_uint_eq(counters.fibers_unawaited, 0);
 }
 
-/* P38 */
 TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
-{
+{ /* P38 */
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     weft_schedule(f, 7);
@@ -45,9 +44,8 @@ TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
     weft_await_children();
 }
 
-/* P38 */
 TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
-{
+{ /* P38 */
     weft_fiber f = spin_monitored();
     weft_stop(f, 5);
     assert_notified_of(f);
@@ -64,9 +62,8 @@ TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
     assert_nothing_remains();
 }
 
-/* P38 */
 TEST(a_monitoring_parent_is_notified_of_an_error_and_not_interrupted)
-{
+{ /* P38 */
     weft_fiber f = spin_monitored();
     weft_schedule(f, 0);
     let_run();
@@ -89,9 +86,8 @@ static weft_value monitor_and_await(void *arg)
     return -weft_await(f);
 }
 
-/* P38 */
 TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monitors)
-{
+{ /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
     weft_fiber other = weft_spin(monitor_and_await, id_arg(f));
     let_run();
@@ -140,9 +136,8 @@ TEST(a_monitor_that_awaits_the_fiber_is_notified_too)
     assert_nothing_remains();
 }
 
-/* P38 */
 TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
-{
+{ /* P38 */
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_unmonitor(f), 0);
     ck_assert_int_eq(weft_unmonitor(f), -ENOENT);
@@ -276,10 +271,7 @@ TEST(the_end_of_every_run_of_a_restarted_fiber_is_notified)
     assert_nothing_remains();
 }
 
-static weft_value tell_main(void *arg)
-{
-    return weft_tell(weft_main(), (weft_value)arg);
-}
+FIBER(tell_main, weft_tell(weft_main(), (weft_value)arg))
 
 TEST(a_notification_does_not_count_against_the_bound)
 {
@@ -370,9 +362,8 @@ static weft_value monitor_then_await_later(void *arg)
     return weft_await(f);
 }
 
-/* P38 */
 TEST(awaiting_without_monitoring_does_not_consume_the_value)
-{
+{ /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
     weft_fiber monitor = weft_spin(monitor_then_await_later, as_arg((intptr_t)f));
     let_run();
@@ -392,9 +383,8 @@ static weft_value monitor_and_receive(void *arg)
     return weft_monitor(f) < 0 || weft_receive() != (weft_value)f;
 }
 
-/* P38 */
 TEST(values_for_ended_monitors_are_not_stored)
-{
+{ /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
     for (int i = 0; i < 3; i++)
         weft_spin(monitor_and_receive, as_arg((intptr_t)f));

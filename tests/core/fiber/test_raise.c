@@ -20,15 +20,8 @@ static weft_value read_pipe(void *arg)
     return weft_read(pipe_fd[0], &byte, 1);
 }
 
-static weft_value await_other(void *arg)
-{
-    return weft_await(awaited);
-}
-
-static weft_value await_any_other(void *arg)
-{
-    return weft_await_any(&awaited, 1, NULL);
-}
+FIBER(await_other, weft_await(awaited))
+FIBER(await_any_other, weft_await_any(&awaited, 1, NULL))
 
 static weft_value await_own_children(void *arg)
 {
@@ -40,9 +33,8 @@ static weft_value await_own_children(void *arg)
 static weft_fn *const waits[] = {suspend,     sleep_forever,   read_pipe,
                                  await_other, await_any_other, await_own_children};
 
-/* P19, P64 */
 TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
-{
+{ /* P19, P64 */
     open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
         weft_fiber f = spin_waiting(waits[i], NULL);
@@ -53,9 +45,8 @@ TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
     ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
 }
 
-/* P64 */
 TEST(interrupt_makes_every_kind_of_wait_return_the_code)
-{
+{ /* P64 */
     open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
         weft_fiber f = spin_waiting(waits[i], NULL);
@@ -86,9 +77,8 @@ TEST(an_interrupt_accepts_only_an_error_code)
     ck_assert_int_eq(weft_await(f), -4095);
 }
 
-/* P61, P64 */
 TEST(an_interrupted_read_has_taken_nothing)
-{
+{ /* P61, P64 */
     open_pipe_and_spin_awaited();
     weft_fiber f = spin_waiting(read_pipe, NULL);
     ck_assert_int_eq(weft_interrupt(f, -5), 0);
@@ -140,9 +130,8 @@ TEST(a_raised_error_is_returned_once)
     ck_assert_int_eq(rc[2], 0);
 }
 
-/* P64 */
 TEST(an_interrupt_affects_one_call)
-{
+{ /* P64 */
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
@@ -153,9 +142,8 @@ TEST(an_interrupt_affects_one_call)
     ck_assert_int_eq(rc[2], 0);
 }
 
-/* P19 */
 TEST(errors_raised_in_sequence_are_returned_in_sequence)
-{
+{ /* P19 */
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
@@ -168,9 +156,8 @@ TEST(errors_raised_in_sequence_are_returned_in_sequence)
     ck_assert_int_eq(rc[2], -ENOENT);
 }
 
-/* P19, P23 */
 TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call)
-{
+{ /* P19, P23 */
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
     weft_raise(f, -EIO, "early");
@@ -186,9 +173,8 @@ TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call
     ck_assert_int_eq(rc[0], -EPIPE);
 }
 
-/* P19 */
 TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
-{
+{ /* P19 */
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
@@ -200,9 +186,8 @@ TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
     ck_assert_int_eq(rc[2], 0);
 }
 
-/* P19 */
 TEST(a_fiber_may_raise_in_itself)
-{
+{ /* P19 */
     ck_assert_int_eq(weft_raise(weft_self(), -EIO, "my own"), 0);
     ck_assert(weft_is_cancelled());
     ck_assert_int_eq(weft_snooze(), -EIO);
@@ -210,14 +195,10 @@ TEST(a_fiber_may_raise_in_itself)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-static weft_value raise_in_main(void *arg)
-{
-    return weft_raise(weft_main(), (int)(intptr_t)arg, "to the top");
-}
+FIBER(raise_in_main, weft_raise(weft_main(), (int)(intptr_t)arg, "to the top"))
 
-/* P19 */
 TEST(an_error_can_be_raised_in_main)
-{
+{ /* P19 */
     weft_spin(raise_in_main, as_arg(-EIO));
     ck_assert_int_eq(weft_suspend(), -EIO);
     weft_spin(raise_in_main, as_arg(-ENOENT));
@@ -225,9 +206,8 @@ TEST(an_error_can_be_raised_in_main)
     ck_assert_error(-ENOENT, "to the top");
 }
 
-/* P4, P6 */
 TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
-{
+{ /* P4, P6 */
     weft_fiber f = spin_suspended();
     weft_raise(f, -EIO, "raised");
     weft_schedule(f, 3);
@@ -241,9 +221,8 @@ static weft_value snooze_twice(void *arg)
     return first + weft_snooze();
 }
 
-/* P64 */
 TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
-{
+{ /* P64 */
     weft_fiber fresh = weft_new(return_arg, as_arg(2));
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
     ck_assert_int_eq(weft_interrupt(fresh, -1), -EBUSY);
@@ -258,14 +237,10 @@ TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
     ck_assert_int_eq(weft_await(fresh), 2);
 }
 
-static weft_value interrupt_main(void *arg)
-{
-    return weft_interrupt(weft_main(), (int)(intptr_t)arg);
-}
+FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
 
-/* P64 */
 TEST(main_can_be_interrupted_too)
-{
+{ /* P64 */
     weft_spin(interrupt_main, as_arg(-21));
     ck_assert_int_eq(weft_suspend(), -21);
     weft_spin(interrupt_main, as_arg(-22));
@@ -283,9 +258,8 @@ static weft_value sleep_in_shield(void *arg)
     return 0;
 }
 
-/* P19, T38 */
 TEST(a_shield_delays_raised_errors_but_not_interrupts)
-{
+{ /* P19, T38 */
     weft_value rc[3];
     weft_fiber f = weft_spin(sleep_in_shield, rc);
     weft_snooze();
@@ -320,9 +294,8 @@ static weft_value defer_sleep(void *arg)
     return spin_child_and_return(as_arg(1));
 }
 
-/* P64, P19 */
 TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
-{
+{ /* P64, P19 */
     weft_value rc = 0;
     weft_fiber f = weft_spin(defer_sleep, &rc);
     let_run();

@@ -4,9 +4,8 @@
  */
 #include "support/suite.h"
 
-/* P34 */
 TEST(all_awaiting_fibers_get_the_same_value)
-{
+{ /* P34 */
     weft_fiber f = spin_suspended();
     weft_fiber waiters[5];
     for (int i = 0; i < 5; i++)
@@ -37,9 +36,8 @@ static weft_value await_and_compare_message(void *arg)
     return -rc;
 }
 
-/* P34, T25 */
 TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
-{
+{ /* P34, T25 */
     weft_spin_options options = {.name = "source"};
     weft_fiber f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &options);
     weft_fiber waiters[3];
@@ -53,9 +51,8 @@ TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P34 */
 TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
-{
+{ /* P34 */
     weft_fiber f = weft_spin(return_arg, as_arg(7));
     weft_snooze();
     weft_spin(mark_and_return, "switched");
@@ -64,9 +61,8 @@ TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
 
-/* T25 */
 TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
-{
+{ /* T25 */
     weft_fail(-EPIPE, "before");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(1))), 1);
     ck_assert_error(-EPIPE, "before");
@@ -79,24 +75,21 @@ static weft_value fail_and_recover(void *arg)
     return 5;
 }
 
-/* T26 */
 TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
-{
+{ /* T26 */
     ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(-EIO))), 5);
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* T25 */
 TEST(an_awaited_error_without_a_message_gets_one)
-{
+{ /* T25 */
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
     ck_assert_any_error(-EXDEV);
 }
 
-/* P40, T30 */
 TEST(awaiting_self_is_refused)
-{
+{ /* P40, T30 */
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_await(self), -EDEADLK);
     ck_assert_int_eq(weft_await_all(&self, 1, NULL), -EDEADLK);
@@ -118,20 +111,15 @@ static weft_value await_ancestors(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value spin_and_await(void *arg)
-{
-    return weft_await(weft_spin(await_ancestors, arg));
-}
+FIBER(spin_and_await, weft_await(weft_spin(await_ancestors, arg)))
 
-/* P40 */
 TEST(awaiting_an_ancestor_is_refused)
-{
+{ /* P40 */
     ck_assert_int_eq(weft_await(weft_spin(spin_and_await, as_arg(3))), 3);
 }
 
-/* P36, T34 */
 TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
-{
+{ /* P36, T34 */
     weft_fiber f = spin_suspended();
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     let_run();
@@ -142,9 +130,8 @@ TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
     ck_assert_int_eq(weft_await(f), 2);
 }
 
-/* T34 */
 TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
-{
+{ /* T34 */
     weft_fiber f = spin_suspended();
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     let_run();
@@ -156,9 +143,8 @@ TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
     ck_assert_int_eq(weft_await(waiter), 9);
 }
 
-/* T32, T33 */
 TEST(an_await_that_timed_out_can_be_repeated)
-{
+{ /* T32, T33 */
     weft_fiber f = spin_suspended();
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -173,9 +159,8 @@ TEST(an_await_that_timed_out_can_be_repeated)
     ck_assert_int_eq(rc, 0);
 }
 
-/* P25 */
 TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
-{
+{ /* P25 */
     weft_fiber inner = spin_suspended();
     weft_fiber outer = weft_spin(await_fiber, id_arg(inner));
     let_run();
@@ -185,9 +170,8 @@ TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
     ck_assert_int_eq(weft_state_of(outer), WEFT_DEAD);
 }
 
-/* T28 */
 TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
-{
+{ /* T28 */
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_fiber g = weft_spin(fail_with, as_arg(-EIO));
     weft_snooze();
@@ -206,9 +190,8 @@ static weft_value snooze_then_return(void *arg)
     return n;
 }
 
-/* P35 */
 TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
-{
+{ /* P35 */
     weft_fiber f[5];
     for (int i = 0; i < 5; i++)
         f[i] = weft_spin(snooze_then_return, as_arg(i));
@@ -236,9 +219,8 @@ static weft_value suspend_with_slow_end(void *arg)
     return weft_suspend();
 }
 
-/* P35 */
 TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
-{
+{ /* P35 */
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_then_fail, as_arg(-EIO)),
                        weft_spin(suspend_with_slow_end, "c")};
@@ -253,14 +235,10 @@ TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-static weft_value await_both(void *arg)
-{
-    return weft_await_all(arg, 2, NULL);
-}
+FIBER(await_both, weft_await_all(arg, 2, NULL))
 
-/* P35 */
 TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
-{
+{ /* P35 */
     weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_with_slow_end, "b")};
     weft_fiber waiter = weft_spin(await_both, f);
@@ -272,9 +250,8 @@ TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }
 
-/* P35 */
 TEST(await_all_with_an_unknown_id_changes_nothing)
-{
+{ /* P35 */
     weft_fiber gone = weft_spin(return_arg, NULL);
     weft_await(gone);
     weft_fiber f[2] = {spin_suspended(), gone};
@@ -286,9 +263,8 @@ TEST(await_all_with_an_unknown_id_changes_nothing)
     ck_assert_int_eq(weft_await(f[0]), 1);
 }
 
-/* P35 */
 TEST(await_all_waits_for_thousands)
-{
+{ /* P35 */
     enum { N = 5000 };
     static weft_fiber f[N];
     static weft_value out[N];
@@ -299,9 +275,8 @@ TEST(await_all_waits_for_thousands)
         ck_assert_int_eq(out[i], i % 2 ? i : i % 10);
 }
 
-/* P37 */
 TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
-{
+{ /* P37 */
     weft_fiber f[3] = {spin_suspended(), spin_suspended(), spin_suspended()};
     weft_value out;
     weft_schedule(f[1], 11);
@@ -314,9 +289,8 @@ TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
     ck_assert_int_eq(weft_await(f[2]), 22);
 }
 
-/* P37 */
 TEST(among_ended_fibers_the_lowest_index_is_the_first)
-{
+{ /* P37 */
     weft_fiber f[3] = {spin_suspended(), weft_spin(return_arg, as_arg(1)),
                        weft_spin(return_arg, as_arg(2))};
     weft_snooze();
@@ -327,9 +301,8 @@ TEST(among_ended_fibers_the_lowest_index_is_the_first)
     ck_assert_int_eq(weft_state_of(f[0]), WEFT_WAITING);
 }
 
-/* P37 */
 TEST(await_any_returns_an_error_as_the_value_of_the_failed_fiber)
-{
+{ /* P37 */
     weft_fiber f[2] = {spin_suspended(), weft_spin(fail_with, as_arg(-EIO))};
     weft_value out;
     ck_assert_int_eq(weft_await_any(f, 2, &out), 1);
@@ -347,9 +320,8 @@ static weft_value await_any_of_two(void *arg)
     return out == 99 ? rc : -ENOTSUP;
 }
 
-/* P37, P36, P64 */
 TEST(an_interrupted_await_any_leaves_all_fibers_alone)
-{
+{ /* P37, P36, P64 */
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_any_of_two, f);
     let_run();
@@ -372,9 +344,8 @@ static weft_value await_all_of_two(void *arg)
     return out[0] == 99 && out[1] == 99 ? rc : -ENOTSUP;
 }
 
-/* P64 */
 TEST(an_interrupted_await_all_stops_all_fibers)
-{
+{ /* P64 */
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_all_of_two, f);
     let_run();
@@ -384,9 +355,8 @@ TEST(an_interrupted_await_all_stops_all_fibers)
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }
 
-/* P37 */
 TEST(select_fibers_stops_the_losers_and_waits_for_them)
-{
+{ /* P37 */
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"), spin_suspended(),
                        weft_spin(suspend_with_slow_end, "c")};
     let_run();
@@ -399,9 +369,8 @@ TEST(select_fibers_stops_the_losers_and_waits_for_them)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
 }
 
-/* P34, P37 */
 TEST(a_fiber_listed_twice_counts_twice)
-{
+{ /* P34, P37 */
     weft_fiber f = spin_suspended();
     weft_value out[2];
     weft_schedule(f, 6);
@@ -416,10 +385,7 @@ TEST(a_fiber_listed_twice_counts_twice)
 
 static weft_fiber mutual[2];
 
-static weft_value await_each_other(void *arg)
-{
-    return weft_await(mutual[(intptr_t)arg]);
-}
+FIBER(await_each_other, weft_await(mutual[(intptr_t)arg]))
 
 static int await_in_a_cycle(void)
 {
@@ -430,9 +396,8 @@ static int await_in_a_cycle(void)
     return weft_await(mutual[0]) == -EDEADLK ? 7 : 1;
 }
 
-/* P80, P40 */
 TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
-{
+{ /* P80, P40 */
     const outcome *o = run_apart(await_in_a_cycle);
     ck_assert_int_eq(o->status, 7);
     ck_assert_ptr_nonnull(strstr(o->text, "deadlock"));
@@ -441,32 +406,18 @@ TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
 }
 
-static int suspend_beside_a_cycle(void)
-{
+TEST_PROGRAM(a_cycle_of_awaiting_fibers_ends_with_main, 7, "")
+{ /* P80, P8 */
     mutual[0] = weft_spin(await_each_other, as_arg(1));
     mutual[1] = weft_spin(await_each_other, as_arg(0));
     return weft_suspend() == 0 ? 7 : 1;
 }
 
-/* P80, P8 */
-TEST(a_cycle_of_awaiting_fibers_ends_with_main)
-{
-    const outcome *o = run_apart(suspend_beside_a_cycle);
-    ck_assert_quiet(o, 7);
-}
-
-static int return_with_awaiting_fibers(void)
-{
+TEST_PROGRAM(the_process_may_end_while_fibers_await_each_other, 0, "")
+{ /* T35 */
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     weft_spin_with(await_fiber, id_arg(waiter), &(weft_spin_options){.parent = f});
     weft_snooze();
     return 0;
-}
-
-/* T35 */
-TEST(the_process_may_end_while_fibers_await_each_other)
-{
-    const outcome *o = run_apart(return_with_awaiting_fibers);
-    ck_assert_quiet(o, 0);
 }

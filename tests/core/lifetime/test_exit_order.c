@@ -21,9 +21,8 @@ static weft_value defer_two_and_spin_child(void *arg)
     return (weft_value)arg;
 }
 
-/* P16, P17 */
 TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
-{
+{ /* P16, P17 */
     ck_assert_int_eq(weft_await(weft_spin(defer_two_and_spin_child, as_arg(4))), 4);
     ck_assert_trail("body second first child ");
 }
@@ -41,9 +40,8 @@ static weft_value defer_work(void *arg)
     return (weft_value)arg;
 }
 
-/* P17 */
 TEST(a_deferred_call_may_sleep_spin_and_await)
-{
+{ /* P17 */
     weft_fiber f = weft_spin(defer_work, as_arg(3));
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
@@ -67,9 +65,8 @@ static weft_value defer_blocking(void *arg)
     return weft_suspend();
 }
 
-/* T38, P24 */
 TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
-{
+{ /* T38, P24 */
     weft_fiber f = weft_spin(defer_blocking, NULL);
     weft_snooze();
     weft_cancel(f);
@@ -92,9 +89,8 @@ static weft_value defer_spinning(void *arg)
     return (weft_value)arg;
 }
 
-/* P16, P23 */
 TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
-{
+{ /* P16, P23 */
     ck_assert_int_eq(weft_await(weft_spin(defer_spinning, as_arg(2))), 2);
     ck_assert_trail("defer ");
     weft_fiber f = weft_spin(defer_spinning, NULL);
@@ -127,29 +123,15 @@ static weft_value spin_children_that_spin(void *arg)
     return 9;
 }
 
-static int end_with_children_that_spin(void)
-{
+TEST_PROGRAM(a_fiber_spun_under_an_ending_parent_is_ended_too, 9, "")
+{ /* T104, P16 */
     return (int)weft_await(weft_spin(spin_children_that_spin, as_arg(3)));
 }
 
-/* T104, P16 */
-TEST(a_fiber_spun_under_an_ending_parent_is_ended_too)
-{
-    const outcome *o = run_apart(end_with_children_that_spin);
-    ck_assert_quiet(o, 9);
-}
-
-static int return_with_children_that_spin(void)
-{
+TEST_PROGRAM(a_fiber_spun_under_main_as_the_process_ends_is_ended_too, 9, "")
+{ /* T104, P33 */
     spin_children_that_spin(as_arg(3));
     return 9;
-}
-
-/* T104, P33 */
-TEST(a_fiber_spun_under_main_as_the_process_ends_is_ended_too)
-{
-    const outcome *o = run_apart(return_with_children_that_spin);
-    ck_assert_quiet(o, 9);
 }
 
 static void attach_to_self(void *arg)
@@ -163,9 +145,8 @@ static weft_value defer_attaching(void *arg)
     return 0;
 }
 
-/* P27 */
 TEST(no_fiber_can_be_attached_to_an_ending_fiber)
-{
+{ /* P27 */
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(defer_attaching, id_arg(f))), 0);
     ck_assert_uint_eq(weft_parent(f), weft_self());
@@ -182,26 +163,18 @@ static weft_value spin_parked_children(void *arg)
     return (weft_value)arg;
 }
 
-/* P14, P16 */
 TEST(parked_children_end_with_their_parent)
-{
+{ /* P14, P16 */
     ck_assert_int_eq(weft_await(weft_spin(spin_parked_children, as_arg(6))), 6);
     ck_assert_trail("parked ");
 }
 
-static int return_with_many_fibers(void)
-{
+TEST_PROGRAM(ten_thousand_fibers_end_with_the_process, 4, "")
+{ /* P28, P33 */
     for (int i = 0; i < MANY_FIBERS; i++)
         weft_spin(suspend, NULL);
     weft_snooze();
     return 4;
-}
-
-/* P28, P33 */
-TEST(ten_thousand_fibers_end_with_the_process)
-{
-    const outcome *o = run_apart(return_with_many_fibers);
-    ck_assert_quiet(o, 4);
 }
 
 static weft_value fail_named(void *arg)
@@ -224,9 +197,8 @@ static int return_with_unhandled_error(void)
     return 0;
 }
 
-/* T27 */
 TEST(an_unhandled_error_of_a_detached_fiber_is_reported_once)
-{
+{ /* T27 */
     const outcome *o = run_apart(return_with_unhandled_error);
     ck_assert_int_ne(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "no such luck"), 1);
@@ -241,15 +213,8 @@ static weft_value detach_and_cancel(void *arg)
     return weft_cancel(f);
 }
 
-static int cancel_a_detached_fiber(void)
-{
+TEST_PROGRAM(a_cancelled_detached_fiber_is_not_reported, 0, "")
+{ /* T27 */
     weft_spin(detach_and_cancel, NULL);
     return (int)weft_suspend();
-}
-
-/* T27 */
-TEST(a_cancelled_detached_fiber_is_not_reported)
-{
-    const outcome *o = run_apart(cancel_a_detached_fiber);
-    ck_assert_quiet(o, 0);
 }

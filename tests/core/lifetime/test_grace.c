@@ -38,17 +38,15 @@ static void assert_left(double left, double at_most)
     ck_assert_double_le(left, at_most);
 }
 
-/* P29 */
 TEST(deferred_calls_and_children_see_the_remaining_grace_period)
-{
+{ /* P29 */
     ck_assert_int_eq(weft_terminate(spin_with_child(), 1000), 0);
     assert_left(seen[0], 1000);
     assert_left(seen[1], seen[0]); /* the children are cancelled after the deferred calls */
 }
 
-/* P29 */
 TEST(a_cancel_gives_no_grace_period)
-{
+{ /* P29 */
     weft_fiber f = spin_with_child();
     ck_assert_double_eq(weft_grace(), 0);
     weft_cancel(f);
@@ -61,9 +59,8 @@ TEST(a_cancel_gives_no_grace_period)
     ck_assert_double_eq(seen[2], 0);
 }
 
-/* P29 */
 TEST(an_infinite_grace_period_is_returned_as_infinity)
-{
+{ /* P29 */
     ck_assert_int_eq(weft_terminate(spin_with_child(), INFINITY), 0);
     ck_assert(isinf(seen[0]));
     ck_assert(isinf(seen[1]));
@@ -94,9 +91,8 @@ static int terminate_in_time(void)
     return is_right && seen[2] <= after + 1e-6 && seen[3] == 0 ? 0 : 2;
 }
 
-/* P29 */
 TEST(the_remaining_grace_period_decreases_and_is_never_negative)
-{
+{ /* P29 */
     const outcome *o = run_apart(terminate_in_time);
     ck_assert_int_eq(o->status, 0);
 }
@@ -125,9 +121,8 @@ static int terminate_three(void)
     return strcmp(trail, "in time too late too late ") == 0 ? 0 : 1;
 }
 
-/* P29 */
 TEST(a_shielded_cleanup_has_the_grace_period)
-{
+{ /* P29 */
     ck_assert_int_eq(run_apart(terminate_three)->status, 0);
 }
 
@@ -141,9 +136,8 @@ static weft_value open_group_and_wait(void *arg)
     return rc;
 }
 
-/* P29 */
 TEST(group_members_have_the_grace_period_of_the_fiber_that_opened_the_group)
-{
+{ /* P29 */
     weft_fiber f = weft_spin(open_group_and_wait, NULL);
     let_run();
     ck_assert_int_eq(weft_terminate(f, 1000), 0);
@@ -167,10 +161,7 @@ TEST(every_terminated_child_has_the_grace_period)
         assert_left(seen[i], 1000);
 }
 
-static weft_value terminate_fiber(void *arg)
-{
-    return weft_terminate(arg_id(arg), 1000);
-}
+FIBER(terminate_fiber, weft_terminate(arg_id(arg), 1000))
 
 static weft_value store_grace_after_shield(void *arg)
 {

@@ -4,9 +4,8 @@
 
 #include <malloc.h>
 
-/* P32 */
 TEST(leaving_a_block_waits_for_its_fibers)
-{
+{ /* P32 */
     int rc = 1;
     weft_fiber a = 0, b = 0;
     WEFT_GROUP(g, rc) {
@@ -36,9 +35,8 @@ static weft_value body_with_a_value(void *arg)
     return 1;
 }
 
-/* P32, P17 */
 TEST(returning_a_value_from_a_block_waits_for_its_fibers)
-{
+{ /* P32, P17 */
     ck_assert_int_eq(weft_await(weft_spin(body_with_a_value, NULL)), 42);
     ck_assert_trail("body 12");
 }
@@ -60,9 +58,8 @@ TEST(a_group_without_live_fibers_is_closed_without_a_switch)
     ck_assert_trail("");
 }
 
-/* P32, P16 */
 TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block)
-{
+{ /* P32, P16 */
     int rc = 1;
     weft_fiber outside = spin_suspended();
     WEFT_GROUP(g, rc) {
@@ -88,9 +85,8 @@ static weft_value name_self_and_fail(void *arg)
     return weft_fail(-EIO, "cannot start");
 }
 
-/* P32 */
 TEST(the_error_has_its_message_and_its_cause)
-{
+{ /* P32 */
     int rc = 1;
     weft_fiber source = 0;
     WEFT_GROUP(g, rc) {
@@ -104,9 +100,8 @@ TEST(the_error_has_its_message_and_its_cause)
     ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
 }
 
-/* P18 */
 TEST(of_two_errors_the_first_counts)
-{
+{ /* P18 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE));
@@ -152,9 +147,8 @@ TEST(an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber)
     ck_assert_error(-EIO, "broken");
 }
 
-/* P32 */
 TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
-{
+{ /* P32 */
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
         weft_group_spin(&g, sleep_then_mark_if_slept, "outer");
@@ -171,9 +165,8 @@ TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
     ck_assert_trail("inner outer");
 }
 
-/* P32 */
 TEST(an_error_in_an_outer_group_cancels_the_inner_group)
-{
+{ /* P32 */
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
@@ -187,9 +180,8 @@ TEST(an_error_in_an_outer_group_cancels_the_inner_group)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P32 */
 TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
-{
+{ /* P32 */
     weft_group g;
     ck_assert_int_eq(weft_group_open(&g), 0);
     weft_group_spin(&g, mark_when_cancelled, "1");
@@ -201,9 +193,8 @@ TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P34 */
 TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
-{
+{ /* P34 */
     int rc = 1;
     weft_fiber waiter = 0;
     WEFT_GROUP(g, rc) {
@@ -216,9 +207,8 @@ TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
     ck_assert_int_eq(weft_await(waiter), -ECANCELED);
 }
 
-/* P27 */
 TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
-{
+{ /* P27 */
     int rc = 1;
     weft_fiber f = 0;
     WEFT_GROUP(g, rc) {
@@ -234,14 +224,10 @@ TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
     ck_assert_int_eq(weft_await(f), -EPIPE);
 }
 
-static weft_value detach_fiber(void *arg)
-{
-    return weft_detach(arg_id(arg));
-}
+FIBER(detach_fiber, weft_detach(arg_id(arg)))
 
-/* P27 */
 TEST(detaching_the_last_member_ends_the_wait)
-{
+{ /* P27 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_fiber f = weft_group_spin(&g, suspend, NULL);
@@ -250,9 +236,8 @@ TEST(detaching_the_last_member_ends_the_wait)
     ck_assert_int_eq(rc, 0);
 }
 
-/* T27 */
 TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
-{
+{ /* T27 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_fiber f = weft_group_spin(&g, suspend, NULL);
@@ -269,9 +254,8 @@ TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
     ck_assert_trail("");
 }
 
-/* P16 */
 TEST(a_cancelled_group_ends_without_an_error)
-{
+{ /* P16 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, mark_when_cancelled, "1");
@@ -287,10 +271,7 @@ TEST(a_cancelled_group_ends_without_an_error)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-static weft_value cancel_group(void *arg)
-{
-    return weft_group_cancel(arg);
-}
+FIBER(cancel_group, weft_group_cancel(arg))
 
 TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
 {
@@ -304,9 +285,8 @@ TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
     ck_assert_trail("1");
 }
 
-/* P23 */
 TEST(in_a_cancelled_group_a_new_fiber_never_runs)
-{
+{ /* P23 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_cancel(&g);
@@ -318,9 +298,8 @@ TEST(in_a_cancelled_group_a_new_fiber_never_runs)
     ck_assert_trail("");
 }
 
-/* P18 */
 TEST(the_first_error_of_cancelled_members_is_the_result)
-{
+{ /* P18 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, fail_when_cancelled, as_arg(-EIO));
@@ -350,9 +329,8 @@ static weft_value count_one(void *arg)
     return 0;
 }
 
-/* P28 */
 TEST(many_members_end_with_their_group)
-{
+{ /* P28 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         for (int i = 0; i < MANY_FIBERS; i++)
@@ -363,9 +341,8 @@ TEST(many_members_end_with_their_group)
     ck_assert_int_eq(counted, MANY_FIBERS);
 }
 
-/* P28 */
 TEST(one_error_ends_many_members)
-{
+{ /* P28 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         for (int i = 1; i < MANY_FIBERS; i++)

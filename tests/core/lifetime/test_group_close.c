@@ -17,9 +17,8 @@ static weft_value open_and_wait(void *arg)
     return 3;
 }
 
-/* P16, P17 */
 TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
-{
+{ /* P16, P17 */
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
     let_run();
@@ -29,9 +28,8 @@ TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
     ck_assert_trail("12 slow opener");
 }
 
-/* P24 */
 TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
-{
+{ /* P24 */
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
     let_run();
@@ -40,9 +38,8 @@ TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
     ck_assert_trail("12 slow opener");
 }
 
-/* P30 */
 TEST(a_restarted_caller_starts_with_a_new_group)
-{
+{ /* P30 */
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
     let_run();
@@ -55,9 +52,8 @@ TEST(a_restarted_caller_starts_with_a_new_group)
     ck_assert_trail("12 slow opener12 slow opener");
 }
 
-/* P30 */
 TEST(a_restarted_member_stays_in_its_group)
-{
+{ /* P30 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_fiber f = weft_group_spin(&g, suspend, NULL);
@@ -70,9 +66,8 @@ TEST(a_restarted_member_stays_in_its_group)
     ck_assert_int_eq(rc, -EIO);
 }
 
-/* P14, P16 */
 TEST(a_parked_member_ends_with_its_group)
-{
+{ /* P14, P16 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_fiber f = weft_group_spin(&g, mark_when_cancelled, "parked");
@@ -84,9 +79,8 @@ TEST(a_parked_member_ends_with_its_group)
     ck_assert_trail("parked");
 }
 
-/* P41 */
 TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
-{
+{ /* P41 */
     for (int i = 0; i < 2; i++) {
         int rc = 1, timeout = 1;
         trail[0] = '\0';
@@ -108,9 +102,8 @@ TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
     }
 }
 
-/* P41 */
 TEST(a_deadline_inside_a_group_affects_only_its_scope)
-{
+{ /* P41 */
     int rc = 1, timeout = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, sleep_then_mark_if_slept, "1");
@@ -124,9 +117,8 @@ TEST(a_deadline_inside_a_group_affects_only_its_scope)
     ck_assert_trail("1");
 }
 
-/* P22 */
 TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
-{
+{ /* P22 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
@@ -160,9 +152,8 @@ static weft_value raise_in_main(void *arg)
     return 0;
 }
 
-/* P19 */
 TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
-{
+{ /* P19 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, mark_when_cancelled, "1");
@@ -248,14 +239,10 @@ TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
     ck_assert_int_eq(rc[1], -ECANCELED); /* the failing member never ran */
 }
 
-static weft_value interrupt_main(void *arg)
-{
-    return weft_interrupt(weft_main(), (int)(intptr_t)arg);
-}
+FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
 
-/* P64 */
 TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
-{
+{ /* P64 */
     for (int value = -2; value < 0; value++) {
         int rc = 0;
         WEFT_GROUP(g, rc) {
@@ -268,10 +255,7 @@ TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
     ck_assert_trail("slow slow ");
 }
 
-static weft_value close_group(void *arg)
-{
-    return weft_group_close(arg);
-}
+FIBER(close_group, weft_group_close(arg))
 
 TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
 {
@@ -331,9 +315,8 @@ out:
     return rc;
 }
 
-/* P32 */
 TEST(every_exit_from_a_block_closes_its_groups)
-{
+{ /* P32 */
     ck_assert_int_eq(leave_nested_blocks(0), 100);
     ck_assert_trail("12");
     trail[0] = '\0';
@@ -431,9 +414,8 @@ static weft_value leave_groups_open_on_the_stack(void *arg)
     return 42;
 }
 
-/* P16, P20 */
 TEST(a_group_left_open_may_be_in_a_returned_frame)
-{
+{ /* P16, P20 */
     ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, NULL)), 42);
     ck_assert_trail("111 defer ");
     ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, as_arg(-EIO))), -EIO);
@@ -467,9 +449,8 @@ static weft_value sleep_in_a_deferred_call(void *arg)
     return leave_group_open_with_failing_member(arg);
 }
 
-/* P19, P20 */
 TEST(errors_of_a_group_left_open_go_to_its_fiber)
-{
+{ /* P19, P20 */
     weft_group group = {{0}};
     ck_assert_int_eq(weft_await(weft_spin(leave_group_open_with_failed_member, &group)), -EPIPE);
     ck_assert_error(-EPIPE, "broken");
@@ -573,9 +554,8 @@ static int wait_for_shielded_member(void)
     _exit(rc == 0 && weft_children(weft_self(), NULL, 0) == 1 ? 0 : 1);
 }
 
-/* P80 */
 TEST(a_group_that_cannot_end_is_a_deadlock)
-{
+{ /* P80 */
     const outcome *o = run_apart(wait_for_cancellable_member);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
@@ -593,9 +573,8 @@ static int return_with_open_group(void)
     return 0;
 }
 
-/* P33 */
 TEST(an_error_in_a_group_that_main_leaves_open_is_reported)
-{
+{ /* P33 */
     const outcome *o = run_apart(return_with_open_group);
     ck_assert_int_ne(o->status, 0);
     assert_printed(o, "broken");

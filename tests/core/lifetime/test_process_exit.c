@@ -16,18 +16,12 @@ static weft_value print_when_cancelled(void *arg)
     return rc;
 }
 
-static int return_with_one_fiber(void)
-{
+TEST_PROGRAM(the_cleanup_of_main_runs_first_then_that_of_all_fibers, 3, "main fiber defer ")
+{ /* P33 */
     weft_defer(print_stderr_arg, (void *)"main ");
     weft_spin(print_when_cancelled, (void *)"fiber ");
     weft_snooze();
     return 3;
-}
-
-/* P33 */
-TEST(the_cleanup_of_main_runs_first_then_that_of_all_fibers)
-{
-    assert_exited(run_apart(return_with_one_fiber), 3, "main fiber defer ");
 }
 
 static weft_value run_grandchild(void *arg)
@@ -47,18 +41,13 @@ static weft_value run_child(void *arg)
     return rc;
 }
 
-static int return_with_tree(void)
-{
+TEST_PROGRAM(cleanup_runs_from_main_to_the_child_to_the_grandchild, 0,
+             "main's child child's grandchild grandchild's ")
+{ /* P75 */
     weft_defer(print_stderr_arg, (void *)"main's ");
     weft_spin(run_child, (void *)"child ");
     weft_sleep(0.001);
     return 0;
-}
-
-/* P75 */
-TEST(cleanup_runs_from_main_to_the_child_to_the_grandchild)
-{
-    assert_exited(run_apart(return_with_tree), 0, "main's child child's grandchild grandchild's ");
 }
 
 static weft_value clean_up_slowly(void *arg)
@@ -71,31 +60,19 @@ static weft_value clean_up_slowly(void *arg)
     return 0;
 }
 
-static int return_with_slow_fibers(void)
-{
+TEST_PROGRAM(the_process_ends_after_the_cleanup_of_all_fibers, 0, "ab")
+{ /* P16, P17 */
     weft_spin(clean_up_slowly, (void *)"a");
     weft_spin(clean_up_slowly, (void *)"b");
     weft_snooze();
     return 0;
 }
 
-/* P16, P17 */
-TEST(the_process_ends_after_the_cleanup_of_all_fibers)
-{
-    assert_exited(run_apart(return_with_slow_fibers), 0, "ab");
-}
-
-static int return_with_unstarted_fibers(void)
-{
+TEST_PROGRAM(fibers_that_never_ran_do_not_run_at_exit, 0, "")
+{ /* P23, P33 */
     weft_spin(print_when_cancelled, (void *)"ran");
     weft_new(print_when_cancelled, (void *)"ran");
     return 0;
-}
-
-/* P23, P33 */
-TEST(fibers_that_never_ran_do_not_run_at_exit)
-{
-    assert_silent(run_apart(return_with_unstarted_fibers), 0);
 }
 
 static weft_value spin_while_ending(void *arg)
@@ -109,17 +86,11 @@ static weft_value spin_while_ending(void *arg)
     return 0;
 }
 
-static int return_with_fiber_that_spins(void)
-{
+TEST_PROGRAM(fibers_that_are_spun_during_exit_are_ended_too, 0, "runs late defer ")
+{ /* T104 */
     weft_spin(spin_while_ending, (void *)"late ");
     weft_snooze();
     return 0;
-}
-
-/* T104 */
-TEST(fibers_that_are_spun_during_exit_are_ended_too)
-{
-    assert_exited(run_apart(return_with_fiber_that_spins), 0, "runs late defer ");
 }
 
 static weft_value ignore_everything(void *arg)
@@ -130,18 +101,13 @@ static weft_value ignore_everything(void *arg)
     return 0;
 }
 
-static int return_with_stubborn_fiber(void)
-{
+TEST_PROGRAM(a_fiber_that_ignores_cancellation_does_not_delay_the_others, 0,
+             "polite defer stubborn ")
+{ /* DESIGN 6 */
     weft_spin(ignore_everything, (void *)"stubborn ");
     weft_spin(print_when_cancelled, (void *)"polite ");
     weft_snooze();
     return 0;
-}
-
-/* DESIGN 6 */
-TEST(a_fiber_that_ignores_cancellation_does_not_delay_the_others)
-{
-    assert_exited(run_apart(return_with_stubborn_fiber), 0, "polite defer stubborn ");
 }
 
 static weft_value call_exit(void *arg)
@@ -153,21 +119,15 @@ static weft_value call_exit(void *arg)
     return 0;
 }
 
-static int let_a_fiber_exit(void)
-{
+TEST_PROGRAM(exit_in_any_fiber_runs_the_cleanup_of_all_fibers, 5,
+             "main caller child defer sibling defer ")
+{ /* P33 */
     weft_defer(print_stderr_arg, (void *)"main ");
     weft_spin(print_when_cancelled, (void *)"sibling ");
     weft_spin(call_exit, as_arg(5));
     weft_sleep(INFINITY);
     print_stderr("main went on ");
     return 0;
-}
-
-/* P33 */
-TEST(exit_in_any_fiber_runs_the_cleanup_of_all_fibers)
-{
-    const outcome *o = run_apart(let_a_fiber_exit);
-    assert_exited(o, 5, "main caller child defer sibling defer ");
 }
 
 static weft_value exit_with_a_slow_child(void *arg)
@@ -178,18 +138,12 @@ static weft_value exit_with_a_slow_child(void *arg)
     return 0;
 }
 
-static int sleep_through_an_exit(void)
-{
+TEST_PROGRAM(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue, 5, "clean ")
+{ /* P33 */
     weft_spin(exit_with_a_slow_child, (void *)"clean ");
     weft_sleep(0.005);
     print_stderr("main went on ");
     return 0;
-}
-
-/* P33 */
-TEST(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue)
-{
-    assert_exited(run_apart(sleep_through_an_exit), 5, "clean ");
 }
 
 static weft_key printed; /* its destructor prints the value */
@@ -201,21 +155,13 @@ static weft_value exit_with_local_value(void *arg)
     return 0;
 }
 
-static int exit_with_local_values(void)
-{
+TEST_PROGRAM_PRINTS(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit, 0, "main ",
+                    "caller ")
+{ /* P33, T105 */
     printed = weft_key_new(print_stderr_arg);
     weft_local_set(printed, (void *)"main ");
     weft_await(weft_spin(exit_with_local_value, (void *)"caller "));
     return 0;
-}
-
-/* P33, T105 */
-TEST(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit)
-{
-    const outcome *o = run_apart(exit_with_local_values);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "main ");
-    assert_printed(o, "caller ");
 }
 
 static weft_value fail_with_a_cause(void *arg)
@@ -239,9 +185,8 @@ static int ignore_an_error(void)
     return 0;
 }
 
-/* P20, issue 2, 5 */
 TEST(an_unhandled_error_is_reported_and_the_status_is_1)
-{
+{ /* P20, issue 2, 5 */
     const outcome *o = run_apart(ignore_an_error);
     ck_assert_int_eq(o->status, 1);
     assert_printed(o, "not handled");
@@ -253,18 +198,11 @@ TEST(an_unhandled_error_is_reported_and_the_status_is_1)
     assert_printed(o, "recorded at");
 }
 
-static int return_with_error(void)
-{
+TEST_PROGRAM_PRINTS(an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept, 4,
+                    "cannot start")
+{ /* P20, issue 2, 5 */
     weft_spin(spin_failing_child, (void *)"x.conf");
     return weft_sleep(INFINITY) < 0 ? 4 : 0;
-}
-
-/* P20, issue 2, 5 */
-TEST(an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept)
-{
-    const outcome *o = run_apart(return_with_error);
-    ck_assert_int_eq(o->status, 4);
-    assert_printed(o, "cannot start");
 }
 
 static int handle_an_error(void)
@@ -281,25 +219,18 @@ static int handle_an_awaited_error(void)
     return weft_await(weft_spin(fail_with, as_arg(-EIO))) == -EIO ? 0 : 1;
 }
 
-/* P20, P21 */
 TEST(an_error_that_main_handles_is_silent_and_the_status_is_0)
-{
+{ /* P20, P21 */
     assert_silent(run_apart(handle_an_error), 0);
     assert_silent(run_apart(handle_an_awaited_error), 0);
 }
 
-static int clear_and_return_another_status(void)
-{
+TEST_PROGRAM(a_cleared_error_is_not_reported_for_any_status, 7, "")
+{ /* P20 */
     weft_spin(spin_failing_child, (void *)"x.conf");
     weft_sleep(INFINITY);
     weft_error_clear();
     return 7;
-}
-
-/* P20 */
-TEST(a_cleared_error_is_not_reported_for_any_status)
-{
-    assert_silent(run_apart(clear_and_return_another_status), 7);
 }
 
 static weft_value fail_while_ending(void *arg)
@@ -316,32 +247,22 @@ static int return_with_failing_fibers(void)
     return 0;
 }
 
-/* P18 */
 TEST(the_first_error_of_fibers_that_fail_at_exit_is_reported)
-{
+{ /* P18 */
     const outcome *o = run_apart(return_with_failing_fibers);
     ck_assert_int_eq(o->status, 1);
     assert_printed(o, "clean-up 5");
     ck_assert_ptr_null(strstr(o->text, "clean-up 2"));
 }
 
-static weft_value return_cancelled(void *arg)
-{
-    return weft_suspend();
-}
+FIBER(return_cancelled, weft_suspend())
 
-static int return_with_cancelled_fibers(void)
-{
+TEST_PROGRAM(cancelled_fibers_are_not_reported, 0, "")
+{ /* T27 */
     weft_spin(return_cancelled, NULL);
     weft_cancel(weft_spin(return_cancelled, NULL));
     weft_snooze();
     return 0;
-}
-
-/* T27 */
-TEST(cancelled_fibers_are_not_reported)
-{
-    assert_silent(run_apart(return_with_cancelled_fibers), 0);
 }
 
 weft_value overflow_its_stack(void *arg); /* global, so that backtraces show its name */
@@ -358,9 +279,8 @@ static int overflow_in_fiber(void)
     return (int)weft_await(weft_spin_with(overflow_its_stack, NULL, &options));
 }
 
-/* T52 */
 TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy)
-{
+{ /* T52 */
     const outcome *o = run_apart(overflow_in_fiber);
     if (!is_sanitized()) /* sanitizers have their own handlers, which run after ours */
         ck_assert_int_eq(o->status, -SIGSEGV);
@@ -387,28 +307,21 @@ static int switch_where_forbidden(void)
     return first == -EPERM && second == -EPERM && third == 0 && fourth == 0 ? 0 : 1;
 }
 
-/* T106 */
 TEST(a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber)
-{
+{ /* T106 */
     const outcome *o = run_apart(switch_where_forbidden);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "forbidden"), 2);
     ck_assert_uint_eq(count_in(o->text, "'careful'"), 2);
 }
 
-static int compute_where_switching_is_forbidden(void)
-{
+TEST_PROGRAM(calls_that_do_not_switch_are_allowed_where_switching_is_forbidden, 0, "")
+{ /* T106 */
     weft_no_switch_begin();
     weft_fiber f = weft_spin(return_arg, as_arg(7));
     bool is_fine = weft_state_of(f) == WEFT_RUNNABLE && weft_schedule(f, 0) == 0;
     weft_no_switch_end();
     return is_fine && weft_await(f) == 7 ? 0 : 1;
-}
-
-/* T106 */
-TEST(calls_that_do_not_switch_are_allowed_where_switching_is_forbidden)
-{
-    assert_silent(run_apart(compute_where_switching_is_forbidden), 0);
 }
 
 static weft_value end_forbidden(void *arg)
@@ -417,23 +330,14 @@ static weft_value end_forbidden(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value sleep_1ms(void *arg)
-{
-    return weft_sleep(0.001);
-}
+FIBER(sleep_1ms, weft_sleep(0.001))
 
-static int end_with_switching_forbidden(void)
-{
+TEST_PROGRAM(a_no_switch_section_ends_with_its_fiber, 0, "")
+{ /* T106 */
     weft_fiber f = weft_spin(end_forbidden, as_arg(7));
     if (weft_await(f) != 7)
         return 1;
     return weft_await(weft_spin(sleep_1ms, NULL)) == 0 ? 0 : 2;
-}
-
-/* T106 */
-TEST(a_no_switch_section_ends_with_its_fiber)
-{
-    assert_silent(run_apart(end_with_switching_forbidden), 0);
 }
 
 static weft_value return_arg_late(void *arg)
@@ -445,19 +349,12 @@ static weft_value return_arg_late(void *arg)
     return (weft_value)arg;
 }
 
-static int terminate_a_slow_fiber(void)
-{
+TEST_PROGRAM_PRINTS(a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for, 0,
+                    "'slow' has not ended")
+{ /* API: weft_terminate */
     weft_fiber f = weft_spin_with(return_arg_late, NULL, &(weft_spin_options){.name = "slow"});
     weft_snooze();
     return weft_terminate(f, 0.001);
-}
-
-/* API: weft_terminate */
-TEST(a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for)
-{
-    const outcome *o = run_apart(terminate_a_slow_fiber);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "'slow' has not ended");
 }
 
 static weft_value end_after_shield(void *arg)
@@ -476,7 +373,7 @@ static weft_value exit_with_three(void *arg)
     return 0;
 }
 
-static int exit_under_a_read(void)
+TEST_PROGRAM(a_fiber_may_exit_while_main_reads_and_others_end_slowly, 3, "")
 {
     int fd[2];
     weft_pipe(fd);
@@ -487,17 +384,13 @@ static int exit_under_a_read(void)
     return 1;
 }
 
-TEST(a_fiber_may_exit_while_main_reads_and_others_end_slowly)
-{
-    assert_silent(run_apart(exit_under_a_read), 3);
-}
-
 static void print_earlier(void)
 {
     print_stderr("earlier ");
 }
 
-static int fail_a_child_with_handlers(void)
+TEST_PROGRAM_PRINTS(handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure,
+                    EXIT_FAILURE, "was not handled", "earlier ")
 {
     atexit(print_earlier); /* before the first call of weft */
     weft_go(fail_with, as_arg(-EIO));
@@ -506,14 +399,6 @@ static int fail_a_child_with_handlers(void)
     WEFT_SHIELD(INFINITY)
         weft_snooze();
     return 0;
-}
-
-TEST(handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure)
-{
-    const outcome *o = run_apart(fail_a_child_with_handlers);
-    ck_assert_int_eq(o->status, EXIT_FAILURE);
-    assert_printed(o, "was not handled");
-    assert_printed(o, "earlier ");
 }
 
 static weft_value sleep_repeatedly(void *arg)
@@ -579,32 +464,20 @@ static weft_value sleep_long_in_shield(void *arg)
     return 0;
 }
 
-static int return_with_long_cleanup(void)
+TEST_PROGRAM(the_process_waits_for_a_shielded_cleanup_without_limit, 0, "drained")
 {
     weft_spin(sleep_long_in_shield, NULL);
     weft_snooze();
     return 0;
 }
 
-TEST(the_process_waits_for_a_shielded_cleanup_without_limit)
-{
-    assert_exited(run_apart(return_with_long_cleanup), 0, "drained");
-}
-
-static int ignore_child_error(void)
+TEST_PROGRAM_PRINTS(an_ignored_error_of_a_child_is_reported, 0,
+                    "without checking the error of a child", "broken")
 {
     weft_go(fail_with, as_arg(-EIO));
     weft_snooze();
     weft_snooze(); /* the child failed, and the result is ignored */
     return 0;
-}
-
-TEST(an_ignored_error_of_a_child_is_reported)
-{
-    const outcome *o = run_apart(ignore_child_error);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "without checking the error of a child");
-    assert_printed(o, "broken");
 }
 
 static int read_child_error(void)

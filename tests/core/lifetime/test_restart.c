@@ -21,9 +21,8 @@ static weft_fiber spin_running(void *arg)
     return f;
 }
 
-/* P30 */
 TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
-{
+{ /* P30 */
     weft_fiber f = spin_running(as_arg(100));
     weft_set_name(f, "worker");
     ck_assert_int_eq(weft_restart(f), 0);
@@ -48,9 +47,8 @@ static weft_value spin_children_and_suspend(void *arg)
     return weft_suspend();
 }
 
-/* P30 */
 TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
-{
+{ /* P30 */
     weft_fiber old_child = 0;
     weft_fiber f = weft_spin(spin_children_and_suspend, &old_child);
     let_run();
@@ -65,14 +63,10 @@ TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
     ck_assert_trail("defer defer ");
 }
 
-static weft_value fail_once(void *arg)
-{
-    return ++runs == 1 ? weft_fail(-EIO, "the first time") : 7;
-}
+FIBER(fail_once, ++runs == 1 ? weft_fail(-EIO, "the first time") : 7)
 
-/* P31 */
 TEST(an_unawaited_ended_fiber_can_be_restarted)
-{
+{ /* P31 */
     weft_fiber f = weft_spin_with(return_arg, as_arg(3), &(weft_spin_options){.name = "f"});
     weft_snooze();
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
@@ -84,9 +78,8 @@ TEST(an_unawaited_ended_fiber_can_be_restarted)
     ck_assert_int_eq(weft_restart(f), -ESRCH);
 }
 
-/* P31, P21 */
 TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
-{
+{ /* P31, P21 */
     weft_fiber f = weft_spin(fail_once, NULL);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_restart(f), 0);
@@ -95,9 +88,8 @@ TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
     ck_assert_int_eq(runs, 2);
 }
 
-/* P31 */
 TEST(a_stopped_fiber_that_has_ended_can_be_restarted)
-{
+{ /* P31 */
     weft_fiber f = spin_running(NULL);
     weft_stop(f, 42);
     let_run();
@@ -121,9 +113,8 @@ static weft_value add_pair(void *arg)
     return sum;
 }
 
-/* P31, T9 */
 TEST(a_copied_argument_is_available_in_the_second_run)
-{
+{ /* P31, T9 */
     weft_spin_options options = {.arg_bytes = sizeof(two_ints)};
     weft_fiber f = weft_spin_with(add_pair, &(two_ints){3, 4}, &options);
     let_run();
@@ -133,9 +124,8 @@ TEST(a_copied_argument_is_available_in_the_second_run)
     ck_assert_int_eq(weft_await(f), 7);
 }
 
-/* P31 */
 TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
-{
+{ /* P31 */
     weft_fiber f = spin_running(NULL);
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     let_run();
@@ -146,10 +136,7 @@ TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
     ck_assert_int_eq(weft_await(waiter), 8);
 }
 
-static weft_value restart_fiber(void *arg)
-{
-    return weft_restart(arg_id(arg));
-}
+FIBER(restart_fiber, weft_restart(arg_id(arg)))
 
 static weft_value restart_above(void *arg)
 {
@@ -160,21 +147,16 @@ static weft_value restart_above(void *arg)
     return 0;
 }
 
-static weft_value spin_restart_above(void *arg)
-{
-    return weft_await(weft_spin(restart_above, arg));
-}
+FIBER(spin_restart_above, weft_await(weft_spin(restart_above, arg)))
 
-/* P30 */
 TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
-{
+{ /* P30 */
     ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(spin_restart_above, NULL)), 0);
 }
 
-/* P30 */
 TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
-{
+{ /* P30 */
     weft_fiber f = weft_spin(run_until_scheduled, NULL);
     ck_assert_int_eq(weft_restart(f), 0);
     let_run();
@@ -183,9 +165,8 @@ TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
     ck_assert_int_eq(weft_await(f), 3);
 }
 
-/* P30, P23 */
 TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
-{
+{ /* P30, P23 */
     weft_fiber f = weft_spin(run_until_scheduled, NULL);
     weft_cancel(f);
     ck_assert_int_eq(weft_restart(f), 0);
@@ -195,9 +176,8 @@ TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
     ck_assert_int_eq(weft_await(f), 3);
 }
 
-/* P30 */
 TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
-{
+{ /* P30 */
     weft_fiber f = spin_running(NULL);
     weft_stop(f, 42);
     ck_assert_int_eq(weft_restart(f), 0);
@@ -218,9 +198,8 @@ static weft_value mark_late(void *arg)
     return 0;
 }
 
-/* P30 */
 TEST(concurrent_restarts_of_a_fiber_run_it_once)
-{
+{ /* P30 */
     weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
     weft_fiber restarters[3];
@@ -253,9 +232,8 @@ static weft_value spin_child_and_suspend(void *arg)
     return weft_suspend();
 }
 
-/* P30, P16 */
 TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
-{
+{ /* P30, P16 */
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_child_and_suspend, &child);
     let_run();
@@ -294,8 +272,8 @@ static weft_value try_restart(void *arg)
     return 0;
 }
 
-static int restart_an_ending_child(void)
-{
+TEST_PROGRAM(an_ending_child_is_not_restarted_under_an_ending_parent, 9, "")
+{ /* P30, P16 */
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_ending_child_and_suspend, &child);
     weft_sleep(0.001);
@@ -303,13 +281,6 @@ static int restart_an_ending_child(void)
     weft_snooze();
     weft_stop(parent, 9);
     return (int)weft_await(parent);
-}
-
-/* P30, P16 */
-TEST(an_ending_child_is_not_restarted_under_an_ending_parent)
-{
-    const outcome *o = run_apart(restart_an_ending_child);
-    ck_assert_quiet(o, 9);
 }
 
 static weft_value restart_dead_sibling(void *arg)
@@ -329,17 +300,10 @@ static weft_value spin_child_that_ends(void *arg)
     return 9;
 }
 
-static int restart_a_dead_sibling(void)
-{
+TEST_PROGRAM(restarting_an_ended_child_does_not_keep_an_ending_parent_alive, 9, "")
+{ /* P31, P16 */
     weft_fiber dead = 0;
     return (int)weft_await(weft_spin(spin_child_that_ends, &dead));
-}
-
-/* P31, P16 */
-TEST(restarting_an_ended_child_does_not_keep_an_ending_parent_alive)
-{
-    const outcome *o = run_apart(restart_a_dead_sibling);
-    ck_assert_quiet(o, 9);
 }
 
 /* The frame address of the last run, and the number of runs with a different address. */
@@ -354,9 +318,8 @@ static weft_value run_briefly(void *arg)
     return weft_suspend();
 }
 
-/* P30 */
 TEST(a_million_restarts_take_constant_memory)
-{
+{ /* P30 */
     weft_fiber f = weft_spin(run_briefly, NULL);
     let_run();
     size_t before = 0;

@@ -3,9 +3,8 @@
 
 #include <malloc.h>
 
-/* P41 */
 TEST(move_on_after_ends_the_block_and_later_calls_block_again)
-{
+{ /* P41 */
     int inside = 0;
     WEFT_MOVE_ON_AFTER(0.001) {
         inside = weft_sleep(60);
@@ -15,9 +14,8 @@ TEST(move_on_after_ends_the_block_and_later_calls_block_again)
     ck_assert_int_eq(weft_sleep(0.001), 0);
 }
 
-/* P41 */
 TEST(an_expired_deadline_is_reported_as_timed_out)
-{
+{ /* P41 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
         ck_assert_int_eq(rc, 0);
@@ -26,9 +24,8 @@ TEST(an_expired_deadline_is_reported_as_timed_out)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-/* P41 */
 TEST(a_block_that_ends_in_time_results_in_0)
-{
+{ /* P41 */
     int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
         ck_assert_int_eq(weft_sleep(0.001), 0);
@@ -36,9 +33,8 @@ TEST(a_block_that_ends_in_time_results_in_0)
     ck_assert_int_eq(rc, 0);
 }
 
-/* P41 */
 TEST(an_inner_deadline_cancels_only_the_inner_scope)
-{
+{ /* P41 */
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(60, outer) {
         WEFT_CANCEL_AFTER(0.001, inner) {
@@ -50,9 +46,8 @@ TEST(an_inner_deadline_cancels_only_the_inner_scope)
     ck_assert_int_eq(outer, 0);
 }
 
-/* P41 */
 TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
-{
+{ /* P41 */
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(0.001, outer) {
         WEFT_CANCEL_AFTER(60, inner) {
@@ -65,9 +60,8 @@ TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P41 */
 TEST(of_five_nested_scopes_only_the_expired_one_times_out)
-{
+{ /* P41 */
     for (int due = 0; due < 5; due++) {
         weft_scope scopes[5];
         for (int i = 0; i < 5; i++)
@@ -81,9 +75,8 @@ TEST(of_five_nested_scopes_only_the_expired_one_times_out)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-/* P42 */
 TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
-{
+{ /* P42 */
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.01), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
@@ -99,9 +92,8 @@ TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
 
-/* P42 */
 TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
-{
+{ /* P42 */
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, INFINITY), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
@@ -111,9 +103,8 @@ TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
 
-/* P43 */
 TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
-{
+{ /* P43 */
     int rc = 1;
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
@@ -128,9 +119,8 @@ TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-/* P43 */
 TEST(a_million_resets_allocate_no_memory)
-{
+{ /* P43 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1), 0);
     size_t before = mallinfo2().uordblks;
@@ -142,9 +132,8 @@ TEST(a_million_resets_allocate_no_memory)
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 
-/* P43 */
 TEST(a_hundred_scopes_in_sequence_can_expire_at_once)
-{
+{ /* P43 */
     for (int i = 0; i < 100; i++) {
         int rc = 1;
         WEFT_CANCEL_AFTER(0, rc) {
@@ -164,9 +153,8 @@ static int fail_inside_a_block(int *rc)
     return 0;
 }
 
-/* P45 */
 TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
-{
+{ /* P45 */
     int rc = 1;
     ck_assert_int_eq(fail_inside_a_block(&rc), -ENOENT);
     ck_assert_int_eq(rc, 0);
@@ -174,9 +162,8 @@ TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-/* P45, P22 */
 TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
-{
+{ /* P45, P22 */
     int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
         weft_raise(weft_self(), -EIO, "from elsewhere");
@@ -187,9 +174,8 @@ TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-/* P46 */
 TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
-{
+{ /* P46 */
     bool is_entered = false;
     WEFT_MOVE_ON_AFTER(0) {
         is_entered = true;
@@ -199,9 +185,8 @@ TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
     ck_assert(is_entered);
 }
 
-/* P46 */
 TEST(an_infinite_time_arms_no_timer)
-{
+{ /* P46 */
     int rc = 1;
     WEFT_CANCEL_AFTER(INFINITY, rc) {
         ck_assert_uint_eq(armed_timers(), 0);
@@ -235,9 +220,8 @@ static void assert_time_refused(double time_s)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P46 */
 TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
-{
+{ /* P46 */
     assert_time_refused(-1);
     assert_time_refused(-1e-12);
     assert_time_refused(-INFINITY);
@@ -253,16 +237,14 @@ static int compute_in_a_finished_scope(void)
     return 0;
 }
 
-/* P46 */
 TEST(a_body_that_never_blocks_keeps_its_value)
-{
+{ /* P46 */
     ck_assert_int_eq(compute_in_a_finished_scope(), 42);
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P46 */
 TEST(computing_code_can_poll_for_cancellation)
-{
+{ /* P46 */
     if (is_sim())
         return; /* virtual time does not advance while a fiber computes */
     int rc = 1;
@@ -298,9 +280,8 @@ static void leave_scopes_by_return(int *rc)
     ck_abort_msg("not left");
 }
 
-/* P41 */
 TEST(return_and_goto_close_every_scope_that_they_leave)
-{
+{ /* P41 */
     int rc = 1;
     leave_scopes_by_goto(&rc);
     ck_assert_int_eq(rc, 0);
@@ -315,9 +296,8 @@ TEST(return_and_goto_close_every_scope_that_they_leave)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-/* P41 */
 TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
-{
+{ /* P41 */
     int rounds = 0, rc = 1;
     for (; rounds < 3; rounds++) {
         WEFT_CANCEL_AFTER(60, rc) {
@@ -331,9 +311,8 @@ TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
     ck_assert_int_eq(rounds, 3);
 }
 
-/* P41 */
 TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
-{
+{ /* P41 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
         if (weft_sleep(60) < 0)
@@ -343,9 +322,8 @@ TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-/* P41 */
 TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
-{
+{ /* P41 */
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 60), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
@@ -359,9 +337,8 @@ TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-/* P41 */
 TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
-{
+{ /* P41 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
@@ -371,14 +348,10 @@ TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-static weft_value close_scope(void *arg)
-{
-    return weft_scope_close(arg);
-}
+FIBER(close_scope, weft_scope_close(arg))
 
-/* P41 */
 TEST(a_fiber_cannot_close_the_scope_of_another)
-{
+{ /* P41 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
     ck_assert_int_eq(weft_await(weft_spin(close_scope, &scope)), -EINVAL);
@@ -395,9 +368,8 @@ static weft_value sleep_in_scope(void *arg)
     return slept == -ECANCELED && is_cancelled && rc == 0 && weft_sleep(0.001) == 0 ? 42 : 1;
 }
 
-/* P41 */
 TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
-{
+{ /* P41 */
     weft_scope scope;
     weft_fiber f = weft_spin(sleep_in_scope, &scope);
     weft_snooze();
@@ -409,9 +381,8 @@ TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
     ck_assert_int_eq(weft_await(f), 42);
 }
 
-/* P41 */
 TEST(a_fiber_can_cancel_its_own_scope)
-{
+{ /* P41 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
@@ -420,9 +391,8 @@ TEST(a_fiber_can_cancel_its_own_scope)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P43, P46 */
 TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
-{
+{ /* P43, P46 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
     ck_assert_int_eq(weft_scope_reset(&scope, -1), -EINVAL);
@@ -441,9 +411,8 @@ static weft_value sleep_shortly(void *arg)
     return rc < 0 ? rc : (weft_value)arg;
 }
 
-/* P41, T40 */
 TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
-{
+{ /* P41, T40 */
     int fd[2];
     char byte;
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -464,9 +433,8 @@ TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
     weft_close(fd[1]);
 }
 
-/* T32, T33, T34, P21 */
 TEST(an_await_that_times_out_leaves_the_fiber_unchanged)
-{
+{ /* T32, T33, T34, P21 */
     int rc = 1;
     weft_fiber f = weft_spin(sleep_shortly, (void *)7);
     WEFT_CANCEL_AFTER(0, rc) {
@@ -487,9 +455,8 @@ static weft_value set_flag(void *arg)
     return 0;
 }
 
-/* P41 */
 TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
-{
+{ /* P41 */
     bool is_set = false;
     weft_spin(set_flag, &is_set);
     WEFT_MOVE_ON_AFTER(0) {
@@ -499,9 +466,8 @@ TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
     ck_assert(is_set);
 }
 
-/* P41 */
 TEST(a_scope_affects_its_fiber_and_not_the_children)
-{
+{ /* P41 */
     weft_fiber f = 0;
     WEFT_MOVE_ON_AFTER(0) {
         f = weft_spin(sleep_shortly, (void *)7);
@@ -518,9 +484,8 @@ static weft_value leave_scopes_open(void *arg)
     return 42;
 }
 
-/* P45 */
 TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
-{
+{ /* P45 */
     weft_scope scopes[2];
     ck_assert_int_eq(weft_await(weft_spin(leave_scopes_open, scopes)), 42);
     ck_assert_uint_eq(armed_timers(), 0);
@@ -541,9 +506,8 @@ static weft_value sleep_in_and_after_shield(void *arg)
     return 1;
 }
 
-/* DESIGN 6 */
 TEST(a_shield_delays_cancellation_which_persists_afterwards)
-{
+{ /* DESIGN 6 */
     int rc[5] = {1, 1, 1, 1, 1};
     weft_fiber f = weft_spin(sleep_in_and_after_shield, rc);
     weft_snooze();
@@ -567,9 +531,8 @@ static weft_value sleep_in_short_shields(void *arg)
     return 0;
 }
 
-/* DESIGN 6 */
 TEST(a_shield_protects_for_at_most_its_time)
-{
+{ /* DESIGN 6 */
     int rc[4] = {1, 1, 1, 1};
     weft_fiber f = weft_spin(sleep_in_short_shields, rc);
     weft_snooze();
@@ -580,9 +543,8 @@ TEST(a_shield_protects_for_at_most_its_time)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-/* DESIGN 6 */
 TEST(the_end_of_a_shield_does_not_cancel_its_body)
-{
+{ /* DESIGN 6 */
     bool is_past = false;
     WEFT_SHIELD(0.001) {
         ck_assert_int_eq(weft_sleep(0.003), 0);
@@ -605,9 +567,8 @@ static weft_value sleep_shielded_from_errors(void *arg)
     return 0;
 }
 
-/* DESIGN 6 */
 TEST(a_shield_delays_raised_errors_too)
-{
+{ /* DESIGN 6 */
     int rc[5] = {1, 1, 1, 1, 1};
     weft_fiber f = weft_spin(sleep_shielded_from_errors, rc);
     weft_snooze();
@@ -617,9 +578,8 @@ TEST(a_shield_delays_raised_errors_too)
     ck_assert_mem_eq(rc, expected, sizeof rc);
 }
 
-/* DESIGN 6 */
 TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
-{
+{ /* DESIGN 6 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0, rc) {
         WEFT_SHIELD(60) {
@@ -635,9 +595,8 @@ TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-/* DESIGN 6 */
 TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
-{
+{ /* DESIGN 6 */
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(0, outer) {
         WEFT_SHIELD(60) {
@@ -651,9 +610,8 @@ TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
     ck_assert_int_eq(outer, 0); /* the deadline has interrupted no call */
 }
 
-/* DESIGN 6 */
 TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
-{
+{ /* DESIGN 6 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
         WEFT_SHIELD(60) {
@@ -687,10 +645,7 @@ TEST(scopes_left_open_may_be_in_a_returned_frame)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-static weft_value open_scope_and_end(void *arg)
-{
-    return weft_scope_open(arg, 60);
-}
+FIBER(open_scope_and_end, weft_scope_open(arg, 60))
 
 TEST(a_scope_that_a_fiber_left_open_is_closed)
 {

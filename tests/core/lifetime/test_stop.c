@@ -6,9 +6,8 @@
 
 #include <poll.h>
 
-/* P23, T39 */
 TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
-{
+{ /* P23, T39 */
     weft_fiber stopped = weft_spin(mark_and_return, "ran");
     weft_fiber cancelled = weft_spin(mark_and_return, "ran");
     weft_fiber terminated = weft_spin(mark_and_return, "ran");
@@ -33,9 +32,8 @@ static weft_value clean_up_and_return(void *arg)
     return (weft_value)arg;
 }
 
-/* P24 */
 TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
-{
+{ /* P24 */
     const weft_value returned[] = {1, -EIO};
     for (int i = 0; i < 2; i++) {
         weft_fiber f = weft_spin(clean_up_and_return, as_arg(returned[i]));
@@ -50,9 +48,8 @@ TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
     ck_assert_trail("block fiber block fiber block fiber block fiber ");
 }
 
-/* P24 */
 TEST(terminate_cancels_waits_and_consumes_the_id)
-{
+{ /* P24 */
     weft_fiber f = weft_spin(clean_up_and_return, NULL);
     let_run();
     ck_assert_int_eq(weft_terminate(f, 10), 0);
@@ -92,9 +89,8 @@ static int terminate_with_long_grace(void)
     return terminate_with_grace(1, 1000);
 }
 
-/* P24 */
 TEST(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on)
-{
+{ /* P24 */
     const outcome *o = run_apart(terminate_with_short_grace);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
@@ -112,9 +108,8 @@ static weft_value stop_self(void *arg)
     return 5;
 }
 
-/* P24 */
 TEST(a_fiber_that_stops_itself_runs_until_its_next_blocking_call)
-{
+{ /* P24 */
     ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(9))), 9);
     ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(-ECANCELED))), -ECANCELED);
     ck_assert_trail("goes on goes on ");
@@ -136,16 +131,14 @@ static weft_value spin_child_that_stops_self(void *arg)
     return 0;
 }
 
-/* P24 */
 TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
-{
+{ /* P24 */
     ck_assert_int_eq(weft_await(weft_spin(spin_child_that_stops_self, NULL)), 7);
     ck_assert_trail("parent child ");
 }
 
-/* P6 */
 TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
-{
+{ /* P6 */
     weft_fiber f = weft_spin(clean_up_and_return, NULL);
     weft_snooze();
     weft_fiber g = weft_spin(clean_up_and_return, NULL);
@@ -164,9 +157,8 @@ static weft_value store_value_then_snooze(void *arg)
     return weft_snooze();
 }
 
-/* P24 */
 TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
-{
+{ /* P24 */
     weft_value got = 0;
     weft_fiber f = weft_spin(store_value_then_snooze, &got);
     weft_snooze();
@@ -191,9 +183,8 @@ static weft_value sleep_while_cancelled(void *arg)
     return 1;
 }
 
-/* T38 */
 TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
-{
+{ /* T38 */
     weft_fiber f = weft_spin(sleep_while_cancelled, NULL);
     let_run();
     ck_assert_int_eq(weft_cancel(f), 0);
@@ -214,9 +205,8 @@ static weft_value set_flag(void *arg)
     return 0;
 }
 
-/* T38 */
 TEST(code_that_ignores_a_cancel_cannot_starve_other_fibers)
-{
+{ /* T38 */
     bool may_end = false;
     weft_fiber f = weft_spin(ignore_cancellation_for_a_while, &may_end);
     weft_snooze();
@@ -270,9 +260,8 @@ static weft_value try_every_call(void *arg)
     return 0;
 }
 
-/* T40, T41 */
 TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
-{
+{ /* T40, T41 */
     call_targets s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
     weft_snooze();
     ck_assert_int_eq(weft_socketpair(s.fd), 0);
@@ -289,15 +278,8 @@ static weft_value read_fd(void *arg)
     return weft_read(*(int *)arg, &byte, 1);
 }
 
-static weft_value await_stored_fiber(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
-
-static weft_value await_any_stored(void *arg)
-{
-    return weft_await_any(arg, 1, NULL);
-}
+FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
+FIBER(await_any_stored, weft_await_any(arg, 1, NULL))
 
 static weft_value await_own_children(void *arg)
 {
@@ -305,10 +287,7 @@ static weft_value await_own_children(void *arg)
     return weft_await_children();
 }
 
-static weft_value restart_stored_fiber(void *arg)
-{
-    return weft_restart(*(weft_fiber *)arg);
-}
+FIBER(restart_stored_fiber, weft_restart(*(weft_fiber *)arg))
 
 static void cancel_while_waiting(weft_fn *fn, void *arg)
 {
@@ -319,9 +298,8 @@ static void cancel_while_waiting(weft_fn *fn, void *arg)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
 }
 
-/* T38, T40, P63 */
 TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
-{
+{ /* T38, T40, P63 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber other = weft_spin(end_after_ms, as_arg(5));
@@ -342,9 +320,8 @@ TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
     weft_close(fd[1]);
 }
 
-/* T44 */
 TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
-{
+{ /* T44 */
     for (int i = 0; i < 5000; i++) {
         weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
         ck_assert_int_eq(weft_start(f), 0);
@@ -383,9 +360,8 @@ static weft_value assert_clean_state(void *arg)
     return 11;
 }
 
-/* T45 */
 TEST(no_state_remains_for_the_next_fiber_on_a_record)
-{
+{ /* T45 */
     for (int i = 0; i < 100; i++) {
         weft_fiber f = weft_spin(suspend, NULL);
         if (i % 2)
@@ -417,9 +393,8 @@ static weft_value snooze_once_while_cancelled(void *arg)
     return 0;
 }
 
-/* T45, T40 */
 TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
-{
+{ /* T45, T40 */
     ck_assert_int_eq(weft_await(weft_spin(snooze_while_cancelled, NULL)), -ECANCELED);
     ck_assert_int_eq(weft_await(weft_spin(snooze_once_while_cancelled, NULL)), -ECANCELED);
 }

@@ -14,9 +14,8 @@ static weft_value spin_three_and_end(void *arg)
     return (weft_value)arg;
 }
 
-/* P16 */
 TEST(an_ending_fiber_cancels_its_children_in_order_of_creation)
-{
+{ /* P16 */
     ck_assert_int_eq(weft_await(weft_spin(spin_three_and_end, as_arg(8))), 8);
     ck_assert_trail("end 123");
 }
@@ -40,9 +39,8 @@ static weft_value spin_slow_child_and_end(void *arg)
     return 6;
 }
 
-/* P16, P17 */
 TEST(a_fiber_ends_only_after_its_children)
-{
+{ /* P16, P17 */
     double begin = weft_now();
     weft_fiber f = weft_spin(spin_slow_child_and_end, NULL);
     weft_sleep(0.001);
@@ -68,9 +66,8 @@ static weft_value spin_two_that_fail_at_the_end(void *arg)
     return (weft_value)arg;
 }
 
-/* P18 */
 TEST(the_first_error_of_cancelled_children_is_the_result)
-{
+{ /* P18 */
     ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(1))), -EIO);
     ck_assert_error(-EIO, "broken in the end");
     weft_error_clear();
@@ -78,9 +75,8 @@ TEST(the_first_error_of_cancelled_children_is_the_result)
                      -ENOENT);
 }
 
-/* P19 */
 TEST(an_error_of_a_child_is_returned_once_by_the_next_switchpoint)
-{
+{ /* P19 */
     weft_fiber sibling = spin_suspended();
     weft_go(fail_with, as_arg(-EIO));
     ck_assert_ptr_null(weft_error());
@@ -94,9 +90,8 @@ TEST(an_error_of_a_child_is_returned_once_by_the_next_switchpoint)
     ck_assert_int_eq(weft_await(sibling), 3);
 }
 
-/* P19 */
 TEST(an_error_of_a_child_ends_the_blocking_call_of_its_parent)
-{
+{ /* P19 */
     weft_go(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_sleep(60), -EIO);
     weft_fiber f = spin_suspended();
@@ -114,9 +109,8 @@ TEST(an_error_of_a_child_ends_the_blocking_call_of_its_parent)
     weft_close(fd[1]);
 }
 
-/* P19 */
 TEST(errors_of_several_children_are_returned_one_after_the_other)
-{
+{ /* P19 */
     weft_go(fail_with, as_arg(-EIO));
     weft_go(fail_with, as_arg(-EPIPE));
     weft_go(return_arg, as_arg(-ENOENT));
@@ -137,9 +131,8 @@ static weft_value spin_levels(void *arg)
     return weft_sleep(60);
 }
 
-/* P20 */
 TEST(an_error_propagates_three_levels_and_keeps_its_source)
-{
+{ /* P20 */
     weft_spin(spin_levels, as_arg(3));
     ck_assert_int_eq(weft_sleep(60), -EIO);
     ck_assert_error(-EIO, "broken");
@@ -157,9 +150,8 @@ static weft_value handle_or_replace_error(void *arg)
     return weft_fail(-EPIPE, "upstream failed");
 }
 
-/* P20 */
 TEST(each_level_may_handle_an_error_or_replace_it)
-{
+{ /* P20 */
     ck_assert_int_eq(weft_await(weft_spin(handle_or_replace_error, NULL)), 0);
     weft_fiber f = weft_spin(handle_or_replace_error, "anything");
     ck_assert_int_eq(weft_sleep(60), -EPIPE);
@@ -172,9 +164,8 @@ TEST(each_level_may_handle_an_error_or_replace_it)
     ck_assert_ptr_null(cause->cause);
 }
 
-/* P21 */
 TEST(a_parent_that_awaits_gets_the_error_once)
-{
+{ /* P21 */
     weft_fiber f = weft_spin(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_int_eq(weft_snooze(), 0);
@@ -195,9 +186,8 @@ static weft_value sleep_then_fail(void *arg)
     return weft_fail((int)(intptr_t)arg, "late");
 }
 
-/* P21 */
 TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
-{
+{ /* P21 */
     weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
     WEFT_MOVE_ON_AFTER(0.001) {
         ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -206,9 +196,8 @@ TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
     ck_assert_error(-EIO, "late");
 }
 
-/* P22 */
 TEST(a_scope_does_not_swallow_the_error_of_a_child)
-{
+{ /* P22 */
     int rc = 1;
     WEFT_CANCEL_AFTER(10, rc) {
         weft_go(fail_with, as_arg(-EIO));
@@ -226,9 +215,8 @@ TEST(a_scope_does_not_swallow_the_error_of_a_child)
     ck_assert_int_eq(errors, 1);
 }
 
-/* P22 */
 TEST(a_shield_delays_an_error_of_a_child)
-{
+{ /* P22 */
     weft_go(fail_with, as_arg(-EIO));
     WEFT_SHIELD(10) {
         ck_assert_int_eq(weft_sleep(0.002), 0);
@@ -238,9 +226,8 @@ TEST(a_shield_delays_an_error_of_a_child)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* T27 */
 TEST(a_cancelled_or_stopped_child_is_not_an_error_for_the_parent)
-{
+{ /* T27 */
     weft_cancel(spin_suspended());
     weft_stop(spin_suspended(), -EIO);
     let_run();
@@ -258,9 +245,8 @@ static weft_value spin_and_detach(void *arg)
     return 0;
 }
 
-/* P27 */
 TEST(a_detached_child_outlives_its_parent_and_its_error_goes_to_main)
-{
+{ /* P27 */
     ck_assert_int_eq(weft_await(weft_spin(spin_and_detach, (void *)sleep_then_fail)), 0);
     ck_assert_int_eq(weft_state_of(detached), WEFT_WAITING);
     ck_assert_int_eq(weft_sleep(60), -EIO);
@@ -284,9 +270,8 @@ static weft_value spin_and_end(void *arg)
     return weft_snooze();
 }
 
-/* P27 */
 TEST(a_child_that_detaches_while_its_parent_ends_is_not_waited_for)
-{
+{ /* P27 */
     weft_fiber f = weft_spin(spin_and_end, (void *)detach_from_ending_parent);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("");
@@ -294,9 +279,8 @@ TEST(a_child_that_detaches_while_its_parent_ends_is_not_waited_for)
     ck_assert_trail("late");
 }
 
-/* P27 */
 TEST(an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there)
-{
+{ /* P27 */
     weft_fiber a = spin_suspended();
     weft_fiber b = spin_suspended();
     ck_assert_int_eq(weft_attach(b, a), 0);
@@ -313,9 +297,8 @@ TEST(an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there)
     ck_assert_int_eq(weft_await(d), -ESRCH);
 }
 
-/* P27 */
 TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
-{
+{ /* P27 */
     weft_fiber a = spin_suspended();
     weft_fiber b = weft_spin_with(suspend, NULL, &(weft_spin_options){.parent = a});
     ck_assert_int_eq(weft_attach(a, a), -EINVAL);
@@ -330,9 +313,8 @@ TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
     ck_assert_uint_eq(weft_parent(b), a);
 }
 
-/* P16 */
 TEST(children_are_listed_in_order_of_creation)
-{
+{ /* P16 */
     weft_fiber f[4], out[4] = {0};
     for (int i = 0; i < 4; i++)
         f[i] = weft_spin(suspend, NULL);
@@ -362,18 +344,16 @@ static weft_value terminate_own_children(void *arg)
     return (weft_value)arg;
 }
 
-/* P28 */
 TEST(terminate_children_ends_all_children_and_no_other_fibers)
-{
+{ /* P28 */
     weft_fiber sibling = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(terminate_own_children, as_arg(5))), 5);
     ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P32 */
 TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
-{
+{ /* P32 */
     ck_assert_int_eq(weft_await_children(), 0);
     weft_fiber f = spin_suspended();
     weft_spin(sleep_then_fail, as_arg(-EIO));
@@ -403,9 +383,8 @@ static weft_value spin_many(void *arg)
     return 1;
 }
 
-/* P28 */
 TEST(ten_thousand_children_end_with_their_parent)
-{
+{ /* P28 */
     ck_assert_int_eq(weft_await(weft_spin(spin_many, as_arg(100))), 1);
     ck_assert_int_eq(ended, 100);
     ck_assert_int_eq(weft_await(weft_spin(spin_many, as_arg(MANY_FIBERS))), 1);
@@ -426,9 +405,8 @@ static weft_value spin_deep(void *arg)
     return rc;
 }
 
-/* P28 */
 TEST(two_thousand_generations_end_with_the_first)
-{
+{ /* P28 */
     weft_fiber f = weft_spin(spin_deep, as_arg(2000));
     let_run();
     ck_assert_int_eq(weft_stop(f, 1), 0);

@@ -84,10 +84,7 @@ TEST(ended_fibers_can_be_awaited_together_and_selected)
     ck_assert_int_eq(weft_await(fibers[400]), -ESRCH);
 }
 
-static weft_value fail_loudly(void *arg)
-{
-    return weft_fail(-EIO, "broken %d", (int)(intptr_t)arg);
-}
+FIBER(fail_loudly, weft_fail(-EIO, "broken %d", (int)(intptr_t)arg))
 
 /* The children fail. The parent gets their errors from its blocking calls. */
 static weft_value spin_failing_and_await(void *arg)

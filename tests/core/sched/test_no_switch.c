@@ -151,9 +151,8 @@ static int make_all_calls(void)
     return is_fine && weft_await(other) == 0 ? 0 : 100;
 }
 
-/* T106 */
 TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
-{
+{ /* T106 */
     const outcome *o = run_apart(make_all_calls);
     ck_assert_msg(o->status == 0, "status %d, stderr:\n%.300s", o->status, o->text);
     char expected[64];
@@ -164,8 +163,8 @@ TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
     ck_assert_uint_eq(count_in(o->text, expected), COUNT_OF(calls));
 }
 
-static int switch_in_another(void)
-{
+TEST_PROGRAM(a_no_switch_section_applies_only_to_its_fiber, 0, "")
+{ /* T106 */
     weft_no_switch_begin();
     weft_fiber f = weft_spin(suspend, NULL);
     weft_no_switch_end();
@@ -176,14 +175,8 @@ static int switch_in_another(void)
     return weft_await(f) == 7 ? 0 : 2;
 }
 
-/* T106 */
-TEST(a_no_switch_section_applies_only_to_its_fiber)
-{
-    assert_silent(run_apart(switch_in_another), 0);
-}
-
-static int make_calls_that_need_not_wait(void)
-{
+TEST_PROGRAM(calls_with_an_available_result_work_where_switching_is_forbidden, 0, "")
+{ /* T106 */
     open_all();
     weft_fiber ended = weft_spin(return_arg, as_arg(7));
     weft_tell(weft_self(), 8);
@@ -193,10 +186,4 @@ static int make_calls_that_need_not_wait(void)
     is_fine = is_fine && weft_mutex_unlock(&own_mutex) == 0 && weft_mutex_lock(&own_mutex) == 0;
     weft_no_switch_end();
     return is_fine ? 0 : 1;
-}
-
-/* T106 */
-TEST(calls_with_an_available_result_work_where_switching_is_forbidden)
-{
-    assert_silent(run_apart(make_calls_that_need_not_wait), 0);
 }

@@ -69,9 +69,8 @@ TEST(delayed_calls_run_in_order_of_their_times)
     ck_assert_trail("123456");
 }
 
-/* P47 */
 TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
-{
+{ /* P47 */
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
     reset_runs();
@@ -122,9 +121,8 @@ TEST(an_infinite_delay_arms_no_timer)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-/* P30 */
 TEST(a_restarted_delayed_call_waits_for_the_full_delay)
-{
+{ /* P30 */
     reset_runs();
     weft_fiber f = weft_after(0.002, run_for_ms, NULL);
     if (is_sim()) { /* on other backends it may have run by then */
@@ -151,9 +149,8 @@ TEST(nothing_remains_of_a_delayed_call_that_has_ended)
     ck_assert_uint_eq(counters.fibers_unawaited, 0);
 }
 
-/* P64 */
 TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
-{
+{ /* P64 */
     weft_fiber f[] = {
         weft_after(60, mark_and_return, "ran"),
         weft_every(60, mark_and_return, "ran"),
@@ -196,9 +193,8 @@ TEST(main_waits_for_delayed_and_periodic_calls)
     ck_assert_quiet(run_apart(suspend_until_ticks_end), 0);
 }
 
-/* P47 */
 TEST(ticks_are_at_multiples_of_the_period)
-{
+{ /* P47 */
     reset_runs();
     weft_fiber f = weft_every(0.003, run_for_ms, as_arg(1));
     weft_sleep(0.0315);
@@ -236,9 +232,8 @@ TEST(hundreds_of_thousands_of_ticks_do_not_drift)
     ck_assert_double_eq_tol(last, 100000, 1e-5);
 }
 
-/* P47 */
 TEST(ticks_missed_during_a_long_run_are_skipped)
-{
+{ /* P47 */
     reset_runs();
     weft_fiber f = weft_every(0.010, run_for_ms, as_arg(50));
     weft_sleep(0.305);
@@ -254,9 +249,8 @@ TEST(ticks_missed_during_a_long_run_are_skipped)
     }
 }
 
-/* P47 */
 TEST(ticks_keep_their_times_after_a_long_run)
-{
+{ /* P47 */
     if (!is_sim())
         return;
     reset_runs();
@@ -275,9 +269,8 @@ static weft_value fail_at_three(void *arg)
     return ++*count < 3 ? 1 : weft_fail(-EIO, "broken");
 }
 
-/* P47, P19 */
 TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
-{
+{ /* P47, P19 */
     int count = 0;
     ck_assert_int_eq(weft_await(weft_every(0.001, fail_at_three, &count)), -EIO);
     ck_assert_int_eq(count, 3);
@@ -293,9 +286,8 @@ TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
     ck_assert_int_eq(weft_sleep(60), -ENOENT); /* the error is not awaited, so the parent gets it */
 }
 
-/* P47 */
 TEST(a_throttled_loop_keeps_its_rate)
-{
+{ /* P47 */
     reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 50, 5), 0);
     ck_assert_slept(begin, 0.080);
@@ -314,9 +306,8 @@ static weft_value run_long_first(void *arg)
     return run_for_ms(is_first ? arg : NULL);
 }
 
-/* P47 */
 TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
-{
+{ /* P47 */
     reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_long_first, as_arg(50), 100, 4), 0);
     ck_assert_double_ge(runs[1], 0.050 - 1e-9);
@@ -324,9 +315,8 @@ TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
         assert_ran_at(i, 0.050 + 0.010 * (double)(i - 1));
 }
 
-/* P47 */
 TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
-{
+{ /* P47 */
     reset_runs();
     weft_fiber f = weft_spin_loop(run_for_ms, NULL, 200);
     ck_assert_uint_eq(runs_count, 0);
@@ -357,14 +347,10 @@ TEST(a_loop_without_a_rate_lets_other_fibers_run)
     ck_assert_int_eq(weft_throttled_loop(increment_int, &count, INFINITY, 3), 0);
 }
 
-static weft_value run_throttled_loop(void *arg)
-{
-    return weft_throttled_loop(increment_int, arg, 1, 0);
-}
+FIBER(run_throttled_loop, weft_throttled_loop(increment_int, arg, 1, 0))
 
-/* P41 */
 TEST(an_interrupted_throttled_loop_returns_the_reason)
-{
+{ /* P41 */
     int count = 0, rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         ck_assert_int_eq(weft_throttled_loop(increment_int, &count, 1, 0), -ECANCELED);

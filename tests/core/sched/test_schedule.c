@@ -3,9 +3,8 @@
  */
 #include "support/suite.h"
 
-/* P1 */
 TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
-{
+{ /* P1 */
     weft_spin(mark_and_return, "a");
     weft_spin(mark_and_return, "b");
     weft_go(mark_and_return, "c");
@@ -23,9 +22,8 @@ static weft_value mark_three_times(void *arg)
     return 0;
 }
 
-/* P2 */
 TEST(snoozing_fibers_alternate)
-{
+{ /* P2 */
     weft_spin(mark_three_times, "0");
     weft_spin(mark_three_times, "1");
     weft_spin(mark_three_times, "2");
@@ -41,9 +39,8 @@ static weft_value spin_two(void *arg)
     return weft_await_children();
 }
 
-/* P3 */
 TEST(a_child_spun_by_a_child_runs_after_those_already_queued)
-{
+{ /* P3 */
     weft_spin(spin_two, NULL);
     weft_spin(mark_and_return, "b ");
     ck_assert_int_eq(weft_await_children(), 0);
@@ -60,9 +57,8 @@ static weft_value count_resumes(void *arg)
     return last;
 }
 
-/* P4, T3 */
 TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value)
-{
+{ /* P4, T3 */
     weft_fiber f = weft_spin(count_resumes, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_schedule(f, 1), 0);
@@ -74,9 +70,8 @@ TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value
     ck_assert_int_eq(weft_await(f), 2);
 }
 
-/* P4 */
 TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
-{
+{ /* P4 */
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
     weft_snooze();
@@ -87,9 +82,8 @@ TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
     ck_assert_trail("gf");
 }
 
-/* P4 */
 TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
-{
+{ /* P4 */
     weft_fiber f = weft_spin(mark_and_return, "f");
     weft_spin(mark_and_return, "g");
     ck_assert_int_eq(weft_schedule(f, 0), 0);
@@ -97,9 +91,8 @@ TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
     ck_assert_trail("gf");
 }
 
-/* P6 */
 TEST(a_value_never_replaces_an_error)
-{
+{ /* P6 */
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_schedule(f, -EIO), 0);
     ck_assert_int_eq(weft_schedule(f, 7), 0);
@@ -116,9 +109,8 @@ TEST(a_value_never_replaces_an_error)
     ck_assert_int_eq(weft_await(h), -EIO);
 }
 
-/* P7, T6 */
 TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
-{
+{ /* P7, T6 */
     weft_fiber f = weft_spin(return_arg, as_arg(5));
     weft_snooze();
     ck_assert_int_eq(weft_schedule(f, 1), -ESRCH);
@@ -127,9 +119,8 @@ TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
     ck_assert_int_eq(weft_schedule(f, 3), -ESRCH);
 }
 
-/* P8 */
 TEST(suspend_returns_the_value_of_schedule)
-{
+{ /* P8 */
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_schedule(f, INTPTR_MAX), 0);
     ck_assert_int_eq(weft_await(f), INTPTR_MAX);
@@ -144,9 +135,8 @@ static weft_value schedule_main(void *arg)
     return 0;
 }
 
-/* P8 */
 TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
-{
+{ /* P8 */
     ck_assert_int_eq(weft_suspend(), 0);
     weft_fiber f = weft_new(suspend, NULL);
     weft_fiber g = spin_suspended();
@@ -166,9 +156,8 @@ static weft_value sleep_and_mark(void *arg)
     return 0;
 }
 
-/* P8 */
 TEST(suspend_in_main_waits_until_all_fibers_have_ended)
-{
+{ /* P8 */
     weft_spin(sleep_and_mark, "a");
     weft_spin(sleep_and_mark, "b");
     ck_assert_int_eq(weft_suspend(), 0);
@@ -183,9 +172,8 @@ static weft_value tick_forever(void *arg)
     return 0;
 }
 
-/* P8 */
 TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
-{
+{ /* P8 */
     weft_fiber d = weft_spin_with(tick_forever, NULL, &(weft_spin_options){.is_daemon = true});
     weft_spin(sleep_and_mark, "work ");
     ck_assert_int_eq(weft_suspend(), 0);
@@ -202,9 +190,8 @@ static weft_value store_own_state(void *arg)
     return weft_suspend();
 }
 
-/* P9 */
 TEST(other_fibers_can_query_the_state)
-{
+{ /* P9 */
     weft_state inside = WEFT_DEAD;
     weft_fiber f = weft_new(store_own_state, &inside);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
@@ -232,9 +219,8 @@ static weft_value mark_both_letters(void *arg)
     return 0;
 }
 
-/* T1 */
 TEST(fibers_run_in_the_order_in_which_they_were_woken)
-{
+{ /* T1 */
     weft_fiber f[4];
     char *letters[4] = {"aA", "bB", "cC", "dD"};
     for (int i = 3; i >= 0; i--)
@@ -253,9 +239,8 @@ static weft_value snooze_often(void *arg)
     return 1;
 }
 
-/* T2 */
 TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
-{
+{ /* T2 */
     weft_fiber f[100];
     for (int i = 0; i < 100; i++)
         f[i] = weft_spin(snooze_often, as_arg(3000 + i));
@@ -265,18 +250,16 @@ TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
     ck_assert_int_eq(sum, 100);
 }
 
-/* T4 */
 TEST(scheduling_self_is_refused_and_does_not_affect_the_next_sleep)
-{
+{ /* T4 */
     ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
     double begin = weft_now();
     ck_assert_int_eq(weft_sleep(0.001), 0);
     ck_assert_slept(begin, 0.001);
 }
 
-/* T3, P64 */
 TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
-{
+{ /* T3, P64 */
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
     weft_snooze();
@@ -308,9 +291,8 @@ static weft_value mark_each_resume(void *arg)
     return 0;
 }
 
-/* T10 */
 TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
-{
+{ /* T10 */
     weft_fiber first = weft_spin(wake_second, NULL);
     second = weft_spin(mark_each_resume, NULL);
     weft_snooze();
@@ -328,9 +310,8 @@ static weft_value count_own_switches(void *arg)
     return (weft_value)info.switches;
 }
 
-/* T13 */
 TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
-{
+{ /* T13 */
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(7))), 7);
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(3))), 3);
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, NULL)), 0);

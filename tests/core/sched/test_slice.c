@@ -12,9 +12,8 @@ static double use_up_slice(void)
     return weft_now() - begin;
 }
 
-/* T100 */
 TEST(a_used_up_slice_is_reported_until_the_fiber_switches)
-{
+{ /* T100 */
     ck_assert_int_eq(weft_set_slice(0, 0.01), 0);
     ck_assert(use_up_slice() >= 0.01);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
@@ -37,9 +36,8 @@ static weft_value check_default(void *arg)
     return 0;
 }
 
-/* T100 */
 TEST(a_fiber_without_its_own_slice_has_the_current_default)
-{
+{ /* T100 */
     double took = 0;
     weft_set_default_slice(0, 60);
     ck_assert(slice_of(weft_self()) == 60);
@@ -48,9 +46,8 @@ TEST(a_fiber_without_its_own_slice_has_the_current_default)
     ck_assert(slice_of(weft_self()) == 0.02);
 }
 
-/* T100, T102 */
 TEST(the_slice_of_a_fiber_overrides_the_default)
-{
+{ /* T100, T102 */
     weft_set_default_slice(0, 60);
     weft_set_slice(0, 0.005);
     ck_assert(use_up_slice() >= 0.005);
@@ -59,9 +56,8 @@ TEST(the_slice_of_a_fiber_overrides_the_default)
     ck_assert(slice_of(weft_self()) == 0.005);
 }
 
-/* T100 */
 TEST(a_new_slice_takes_effect_at_once)
-{
+{ /* T100 */
     weft_set_slice(0, 60);
     ck_assert_int_eq(weft_check_slice(), 0);
     weft_set_slice(0, 0.005);
@@ -78,14 +74,10 @@ static weft_value use_up_own_slice(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value check_once(void *arg)
-{
-    return weft_check_slice();
-}
+FIBER(check_once, weft_check_slice())
 
-/* T100 */
 TEST(a_slice_belongs_to_one_fiber_and_ends_with_it)
-{
+{ /* T100 */
     weft_set_default_slice(0, 30);
     weft_fiber first = weft_spin(use_up_own_slice, NULL), second = weft_spin(check_once, NULL);
     ck_assert_int_eq(weft_await(first), 0);
@@ -96,9 +88,8 @@ TEST(a_slice_belongs_to_one_fiber_and_ends_with_it)
     ck_assert_int_eq(weft_await(next), 0);
 }
 
-/* T100 */
 TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
-{
+{ /* T100 */
     weft_set_slice(0, 0.01);
     double begin = weft_now();
     ck_assert_int_eq(weft_extend_slice(0.02), 0);
@@ -117,9 +108,8 @@ TEST(a_slice_of_0_is_unlimited)
     ck_assert_int_eq(weft_check_slice(), 0);
 }
 
-/* T102 */
 TEST(invalid_slices_are_refused_and_change_nothing)
-{
+{ /* T102 */
     weft_set_default_slice(0, 30);
     weft_set_slice(0, 20);
     ck_assert_int_eq(weft_set_slice(-1, 1), -EINVAL);
@@ -147,9 +137,8 @@ static int warn_twice(void)
     return 0;
 }
 
-/* T101 */
 TEST(a_long_slice_is_reported_once_with_the_fiber)
-{
+{ /* T101 */
     const outcome *o = run_apart(warn_twice);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "without a switch"), 2);

@@ -32,9 +32,8 @@ TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
     }
 }
 
-/* Issue 2, 8 */
 TEST(virtual_time_advances_by_exactly_the_sleep)
-{
+{ /* Issue 2, 8 */
     if (!is_sim())
         return;
     double before = weft_now();
@@ -42,9 +41,8 @@ TEST(virtual_time_advances_by_exactly_the_sleep)
     ck_assert_double_eq_tol(weft_now() - before, 86400, 1e-6);
 }
 
-/* T12 */
 TEST(a_sleep_after_a_long_computation_is_not_too_short)
-{
+{ /* T12 */
     weft_snooze();
     burn_for(0.03);
     double before = is_sim() ? weft_now() : kernel_now();
@@ -53,9 +51,8 @@ TEST(a_sleep_after_a_long_computation_is_not_too_short)
     ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
 
-/* T12 */
 TEST(a_deadline_after_a_long_computation_is_not_too_early)
-{
+{ /* T12 */
     weft_snooze();
     burn_for(0.03);
     double before = is_sim() ? weft_now() : kernel_now();
@@ -98,10 +95,7 @@ TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
     ck_assert_int_eq(weft_sleep_until(weft_now()), 0);
 }
 
-static weft_value sleep_until_infinity(void *arg)
-{
-    return weft_sleep_until(INFINITY);
-}
+FIBER(sleep_until_infinity, weft_sleep_until(INFINITY))
 
 TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
 {
@@ -115,9 +109,8 @@ TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
     ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
 
-/* P46 */
 TEST(a_negative_or_undefined_time_is_refused_with_a_message)
-{
+{ /* P46 */
     static const double times[] = {-1, -1e-12, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
         weft_error_clear();
@@ -144,9 +137,8 @@ static weft_value sleep_then_be_over(void *arg)
     return rc;
 }
 
-/* P11, T11 */
 TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
-{
+{ /* P11, T11 */
     double time_s = 0.01;
     weft_fiber snoozers[3];
     for (size_t i = 0; i < COUNT_OF(snoozers); i++)
@@ -160,9 +152,8 @@ TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
     ck_assert_int_eq(weft_await_all(snoozers, COUNT_OF(snoozers), NULL), 0);
 }
 
-/* P12 */
 TEST(a_timeout_ends_a_loop_that_only_snoozes)
-{
+{ /* P12 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         while (weft_snooze() == 0)
@@ -171,9 +162,8 @@ TEST(a_timeout_ends_a_loop_that_only_snoozes)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-/* P12 */
 TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
-{
+{ /* P12 */
     weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
@@ -192,9 +182,8 @@ static weft_value read_then_be_over(void *arg)
     return n;
 }
 
-/* T11 */
 TEST(a_loop_of_sleeps_for_0_s_lets_io_proceed)
-{
+{ /* T11 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber reader = weft_spin(read_then_be_over, &fd[0]);
@@ -208,9 +197,8 @@ TEST(a_loop_of_sleeps_for_0_s_lets_io_proceed)
     weft_close(fd[1]);
 }
 
-/* T11 */
 TEST(a_loop_of_sleeps_for_0_s_lets_timers_proceed)
-{
+{ /* T11 */
     double time_s = 0.005;
     weft_fiber sleeper = weft_spin(sleep_then_be_over, &time_s);
     while (!is_over)
@@ -218,9 +206,8 @@ TEST(a_loop_of_sleeps_for_0_s_lets_timers_proceed)
     ck_assert_int_eq(weft_await(sleeper), 0);
 }
 
-/* T11 */
 TEST(a_loop_of_snoozes_lets_io_proceed)
-{
+{ /* T11 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber reader = weft_spin(read_then_be_over, &fd[0]);
@@ -267,10 +254,7 @@ TEST(sleeping_fibers_with_the_same_deadline_wake_in_order)
     ck_assert_trail("0123456789");
 }
 
-static weft_value sleep_for_arg(void *arg)
-{
-    return weft_sleep(*(double *)arg);
-}
+FIBER(sleep_for_arg, weft_sleep(*(double *)arg))
 
 TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
 {
@@ -297,9 +281,8 @@ TEST(an_interrupted_sleep_returns_the_error_and_disarms_its_timer)
     ck_assert_int_eq(weft_await(f), -42);
 }
 
-/* T4 */
 TEST(scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep)
-{
+{ /* T4 */
     static double time_s = 0.005;
     double before = weft_now();
     weft_fiber f = weft_spin(sleep_for_arg, &time_s);
@@ -317,9 +300,8 @@ static weft_value sleep_random_us(void *arg)
     return rc;
 }
 
-/* T16 */
 TEST(none_of_many_short_random_sleeps_is_lost)
-{
+{ /* T16 */
     for (int round = 0; round < 10; round++) {
         int woken = 0;
         for (int i = 0; i < 300; i++)
@@ -337,9 +319,8 @@ static weft_value sleep_0_s(void *arg)
     return rc;
 }
 
-/* T15 */
 TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
-{
+{ /* T15 */
     int woken = 0;
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_go(sleep_0_s, &woken), 0);
@@ -347,9 +328,8 @@ TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
     ck_assert_int_eq(woken, 1000);
 }
 
-/* Issue 2, 6 */
 TEST(many_sleeping_fibers_are_woken_by_few_polls)
-{
+{ /* Issue 2, 6 */
     static double time_s = 0.02;
     for (int i = 0; i < 2000; i++)
         ck_assert_int_eq(weft_go(sleep_for_arg, &time_s), 0);
@@ -387,10 +367,7 @@ TEST(many_timers_are_coalesced_and_none_expires_too_early)
         ck_assert_uint_lt(counters.polls, 400);
 }
 
-static weft_value sleep_among_some(void *arg)
-{
-    return weft_sleep(0.02 + (double)(intptr_t)arg * 1e-4);
-}
+FIBER(sleep_among_some, weft_sleep(0.02 + (double)(intptr_t)arg * 1e-4))
 
 /* Ten timers per millisecond. */
 TEST(ten_timers_per_millisecond_are_coalesced_too)
@@ -416,10 +393,7 @@ static int poll_and_record(weft__backend *b, int64_t timeout_ns)
     return real_type->poll(b, timeout_ns);
 }
 
-static weft_value sleep_for_hours(void *arg)
-{
-    return weft_sleep(3600.0 + (double)(intptr_t)arg);
-}
+FIBER(sleep_for_hours, weft_sleep(3600.0 + (double)(intptr_t)arg))
 
 #define LONE_SLEEP_NS 20000
 
@@ -459,9 +433,8 @@ static weft_value suspend_with_timeout(void *arg)
     return -rc;
 }
 
-/* T14 */
 TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
-{
+{ /* T14 */
     timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
     ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
     ck_assert_int_eq(brief.got, -ECANCELED);

@@ -9,9 +9,8 @@ static weft_value mark_twice(void *arg)
     return 0;
 }
 
-/* T8 */
 TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
-{
+{ /* T8 */
     weft_spin(mark_and_return, "b");
     weft_fiber f = weft_new(mark_twice, "a");
     ck_assert_trail("");
@@ -21,9 +20,8 @@ TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
     ck_assert_trail("aba");
 }
 
-/* T8 */
 TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
-{
+{ /* T8 */
     weft_spin(mark_and_return, "b");
     weft_fiber f = weft_new(mark_and_return, "a");
     ck_assert_int_eq(weft_start(f), 0);
@@ -51,9 +49,8 @@ static weft_fiber start_with_argument_on_stack(void)
     return f;
 }
 
-/* T9 */
 TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
-{
+{ /* T9 */
     weft_fiber f = start_with_argument_on_stack();
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 7);
@@ -70,9 +67,8 @@ static weft_value start_nested(void *arg)
     return weft_is_error(below) ? below : below + 1;
 }
 
-/* T8 */
 TEST(starts_nest_two_thousand_deep)
-{
+{ /* T8 */
     weft_fiber f = weft_new(start_nested, as_arg(2000));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_await(f), 2001);
@@ -87,9 +83,8 @@ static weft_value start_another(void *arg)
     return 0;
 }
 
-/* T8 */
 TEST(nested_starts_return_one_after_the_other)
-{
+{ /* T8 */
     weft_spin(mark_and_return, "queued ");
     weft_fiber inner = weft_new(mark_twice, "inner ");
     weft_fiber outer = weft_new(start_another, id_arg(inner));
@@ -99,9 +94,8 @@ TEST(nested_starts_return_one_after_the_other)
     ck_assert_trail("outer inner outer again back queued inner ");
 }
 
-/* T5 */
 TEST(scheduling_self_before_a_start_has_no_effect)
-{
+{ /* T5 */
     ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
     weft_fiber f = weft_new(mark_twice, "a");
     ck_assert_int_eq(weft_start(f), 0);
@@ -121,17 +115,15 @@ static weft_value assert_starter_cannot_be_resumed(void *arg)
     return weft_suspend();
 }
 
-/* T5 */
 TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
-{
+{ /* T5 */
     weft_fiber f = weft_new(assert_starter_cannot_be_resumed, id_arg(weft_self()));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
 
-/* T7 */
 TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
-{
+{ /* T7 */
     weft_fiber started = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_start(started), 0);
     ck_assert_int_eq(weft_start(started), -EBUSY);
@@ -142,10 +134,7 @@ TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
     ck_assert_int_eq(weft_start(weft_self()), -EBUSY);
 }
 
-static weft_value cancel_starter(void *arg)
-{
-    return weft_cancel(arg_id(arg));
-}
+FIBER(cancel_starter, weft_cancel(arg_id(arg)))
 
 static weft_value start_fiber_that_cancels_self(void *arg)
 {
@@ -155,9 +144,8 @@ static weft_value start_fiber_that_cancels_self(void *arg)
     return 0;
 }
 
-/* T44 */
 TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
-{
+{ /* T44 */
     ck_assert_int_eq(weft_await(weft_spin(start_fiber_that_cancels_self, NULL)), -ECANCELED);
     ck_assert_trail("started cancelled");
 }
@@ -170,9 +158,8 @@ static weft_value start_when_cancelled(void *arg)
     return 0;
 }
 
-/* T40 */
 TEST(a_cancelled_fiber_neither_starts_nor_transfers)
-{
+{ /* T40 */
     weft_fiber f = weft_new(mark_and_return, "ran");
     ck_assert_int_eq(weft_await(weft_spin(start_when_cancelled, id_arg(f))), -ECANCELED);
     ck_assert_trail("");
@@ -188,9 +175,8 @@ static weft_value transfer_double_back(void *arg)
     return v;
 }
 
-/* P8 */
 TEST(transfer_passes_values_in_both_directions)
-{
+{ /* P8 */
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     for (weft_value v = 1; v < 1000; v++)
         ck_assert_int_eq(weft_transfer(f, v), 2 * v);
@@ -198,40 +184,33 @@ TEST(transfer_passes_values_in_both_directions)
     ck_assert_int_eq(weft_await(f), 0);
 }
 
-/* P8 */
 TEST(a_transfer_runs_before_queued_fibers)
-{
+{ /* P8 */
     weft_spin(mark_and_return, "queued ");
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     ck_assert_int_eq(weft_transfer(f, 1), 2);
     ck_assert_trail("");
 }
 
-/* P8 */
 TEST(a_transfer_to_self_returns_the_value_at_once)
-{
+{ /* P8 */
     weft_spin(mark_and_return, "other");
     ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
     ck_assert_trail("");
 }
 
-/* P8 */
 TEST(a_transfer_from_main_returns_0_when_no_other_fiber_can_run)
-{
+{ /* P8 */
     weft_fiber f = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_transfer(f, 1), 0);
     ck_assert_int_eq(weft_transfer(f, 2), 0);
     ck_assert_int_eq(weft_await(f), 2);
 }
 
-static weft_value transfer_to(void *arg)
-{
-    return weft_transfer(arg_id(arg), 1);
-}
+FIBER(transfer_to, weft_transfer(arg_id(arg), 1))
 
-/* P8 */
 TEST(a_fiber_in_transfer_can_be_scheduled)
-{
+{ /* P8 */
     weft_fiber f = weft_spin(transfer_to, id_arg(spin_suspended()));
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
@@ -239,9 +218,8 @@ TEST(a_fiber_in_transfer_can_be_scheduled)
     ck_assert_int_eq(weft_await(f), 12);
 }
 
-/* P4 */
 TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
-{
+{ /* P4 */
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_snooze();
     weft_schedule(f, 1);
@@ -257,9 +235,8 @@ static weft_value mark_first_value(void *arg)
     return weft_first_value();
 }
 
-/* P4, T3 */
 TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
-{
+{ /* P4, T3 */
     weft_fiber f = weft_spin(mark_first_value, NULL);
     ck_assert_int_eq(weft_transfer(f, 4), 0);
     let_run();
@@ -267,23 +244,18 @@ TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
     ck_assert_int_eq(weft_await(f), 4);
 }
 
-/* P6 */
 TEST(a_transfer_does_not_replace_an_error)
-{
+{ /* P6 */
     weft_fiber f = spin_suspended();
     weft_schedule(f, -EIO);
     ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* the error of the child that ended */
     ck_assert_int_eq(weft_await(f), -EIO);
 }
 
-static weft_value snooze_once(void *arg)
-{
-    return weft_snooze();
-}
+FIBER(snooze_once, weft_snooze())
 
-/* P64 */
 TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
-{
+{ /* P64 */
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_once, NULL);
     weft_snooze();
@@ -294,9 +266,8 @@ TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
     ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
 }
 
-/* P7 */
 TEST(a_transfer_to_an_ended_fiber_is_refused)
-{
+{ /* P7 */
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_snooze();
     ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
@@ -321,9 +292,8 @@ static weft_value suspend_and_snooze(void *arg)
     return 0;
 }
 
-/* T8 */
 TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
-{
+{ /* T8 */
     weft_fiber target = weft_spin(suspend_and_snooze, NULL);
     weft_snooze();
     weft_fiber f = weft_new(transfer_and_mark, id_arg(target));
@@ -335,9 +305,8 @@ TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
     ck_assert_int_eq(weft_await(f), 6);
 }
 
-/* T38 */
 TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
-{
+{ /* T38 */
     weft_fiber target = spin_suspended();
     weft_fiber f = weft_spin(transfer_to, id_arg(target));
     let_run();
@@ -366,9 +335,8 @@ static weft_value transfer_to_next(void *arg)
     return v == 3000 ? weft_schedule(weft_main(), v) : v;
 }
 
-/* P8 */
 TEST(three_fibers_transfer_in_a_ring)
-{
+{ /* P8 */
     for (int i = 0; i < 3; i++)
         ring[i] = weft_new(transfer_to_next, as_arg(i));
     ck_assert_int_eq(weft_transfer(ring[0], 0), 3000);

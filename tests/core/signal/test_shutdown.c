@@ -40,9 +40,8 @@ static weft_value wait_with_child(void *arg)
     return end_when_cancelled((void *)"child ");
 }
 
-/* T104 */
 TEST(all_fibers_except_daemons_end_with_parents_before_children)
-{
+{ /* T104 */
     weft_fiber daemon = spin_named(end_when_cancelled, (void *)"daemon ", "", true);
     weft_fiber f = weft_spin(wait_with_child, NULL);
     weft_spin(end_when_cancelled, (void *)"second");
@@ -66,9 +65,8 @@ static weft_value wait_with_worker(void *arg)
     return weft_sleep(INFINITY);
 }
 
-/* T104 */
 TEST(a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon)
-{
+{ /* T104 */
     spin_named(wait_with_worker, NULL, "", true);
     weft_spin(wait_with_daemon, NULL);
     let_run();
@@ -147,9 +145,8 @@ static int shut_down_stubborn(void)
     _exit(weft_shutdown_all(0.02) == -ETIMEDOUT ? 7 : 1);
 }
 
-/* Issue 5, 3 */
 TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
-{
+{ /* Issue 5, 3 */
     const outcome *o = run_apart(shut_down_stubborn);
     ck_assert_int_eq(o->status, 7);
     /* The stubborn fiber may be runnable, or in the pause after many refused calls. */
@@ -183,9 +180,8 @@ static weft_value spin_while_cancelled(void *arg)
     return 0;
 }
 
-/* T104 */
 TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
-{
+{ /* T104 */
     weft_fiber daemon = spin_named(spin_when_scheduled, (void *)"daemon's", "", true);
     weft_spin(spin_while_cancelled, (void *)"during");
     let_run();
@@ -198,10 +194,7 @@ TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
     ck_assert_trail("during");
 }
 
-static weft_value spin_and_await(void *arg)
-{
-    return weft_await(weft_spin(mark_and_return, arg));
-}
+FIBER(spin_and_await, weft_await(weft_spin(mark_and_return, arg)))
 
 /* While cancelled, let the daemon end. Then spin fibers, one of which reuses its record. */
 static weft_value reuse_record_of(void *daemon)
@@ -235,17 +228,11 @@ static weft_value become_daemon_and_hang(void *arg)
     return 0;
 }
 
-static int shut_down_new_daemon(void)
-{
+TEST_PROGRAM(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited, 0, "")
+{ /* T104 */
     weft_spin(become_daemon_and_hang, NULL);
     weft_snooze();
     _exit(weft_shutdown_all(60) == 0 ? 0 : 1);
-}
-
-/* T104 */
-TEST(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited)
-{
-    assert_silent(run_apart(shut_down_new_daemon), 0);
 }
 
 static weft_value toggle_daemon(void *arg)
@@ -261,9 +248,8 @@ static weft_value toggle_daemon(void *arg)
     return 0;
 }
 
-/* T104 */
 TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
-{
+{ /* T104 */
     weft_spin(toggle_daemon, NULL);
     double begin = weft_now();
     ck_assert_int_eq(weft_suspend(), 0);
@@ -529,9 +515,8 @@ static int wait_with_tree(void)
     return 0;
 }
 
-/* P75 */
 TEST(a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0)
-{
+{ /* P75 */
     if (IS_TSAN)
         return;
     assert_exited(signal_program(wait_with_tree, SIGTERM), 0,
@@ -552,9 +537,8 @@ static int read_idle_pipe(void)
     return n == -ECANCELED ? 4 : 5;
 }
 
-/* P75 */
 TEST(a_signal_ends_a_read_and_the_status_is_what_main_returns)
-{
+{ /* P75 */
     if (IS_TSAN)
         return;
     if (getenv("WEFT_BACKEND") != NULL && strcmp(getenv("WEFT_BACKEND"), "sim") == 0)
@@ -578,9 +562,8 @@ static int snooze_in_two_fibers(void)
     return weft_await_children() == -ECANCELED ? 0 : 1;
 }
 
-/* P75 */
 TEST(a_signal_ends_a_program_with_fibers_that_never_wait)
-{
+{ /* P75 */
     if (IS_TSAN)
         return;
     assert_exited(signal_program(snooze_in_two_fibers, SIGTERM), 0, "");
@@ -650,9 +633,8 @@ static void signal_until_ended(pid_t pid, int sig)
     }
 }
 
-/* P75 */
 TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
-{
+{ /* P75 */
     if (IS_TSAN)
         return;
     static const int pairs[][2] = {{SIGTERM, SIGINT}, {SIGINT, SIGINT}, {SIGTERM, SIGTERM}};
@@ -694,9 +676,8 @@ static int compute_too_long(void)
     return 0;
 }
 
-/* Issue 5, 3 */
 TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
-{
+{ /* Issue 5, 3 */
     if (IS_TSAN)
         return;
     const outcome *o = signal_program(compute_too_long, SIGTERM);

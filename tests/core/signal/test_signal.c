@@ -36,10 +36,7 @@ static int wait_for(int sig)
     return weft_wait_signal(&set);
 }
 
-static weft_value wait_for_arg(void *arg)
-{
-    return wait_for((int)(intptr_t)arg);
-}
+FIBER(wait_for_arg, wait_for((int)(intptr_t)arg))
 
 /* Catch the signal from now on. It stays pending for later waits. */
 static void catch_signal(int sig)
@@ -238,9 +235,8 @@ static weft_value sleep_and_count(void *arg)
     return 0;
 }
 
-/* P74 */
 TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
-{
+{ /* P74 */
     int runs = 0;
     ck_assert_int_eq(weft_on_signal(SIGUSR1, sleep_and_count, &runs), 0);
     for (int i = 0; i < 5; i++)
@@ -251,19 +247,15 @@ TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
     ck_assert_int_eq(runs, 5);
 }
 
-/* P74 */
 TEST(an_error_in_a_handler_fiber_reaches_main)
-{
+{ /* P74 */
     ck_assert_int_eq(weft_on_signal(SIGUSR1, fail_with, as_arg(-EIO)), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_suspend(), -EIO);
     ck_assert_error(-EIO, "broken");
 }
 
-static weft_value wake_main(void *arg)
-{
-    return weft_schedule(weft_main(), (weft_value)arg);
-}
+FIBER(wake_main, weft_schedule(weft_main(), (weft_value)arg))
 
 /* The main fiber waits for the signal, though no other event is possible. */
 TEST(a_suspended_main_fiber_waits_for_handled_signals)
@@ -574,18 +566,13 @@ TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
     ck_assert(is_not_pending(SIGUSR1));
 }
 
-static int exit_while_a_fiber_waits(void)
+TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
 {
     weft_spin(wait_for_arg, as_arg(SIGUSR1));
     weft_on_signal(SIGUSR2, return_arg, NULL);
     weft_snooze();
     raise(SIGUSR2);
     return 0;
-}
-
-TEST(a_program_may_end_while_fibers_wait_for_signals)
-{
-    assert_silent(run_apart(exit_while_a_fiber_waits), 0);
 }
 
 /* The dump of all fibers. */

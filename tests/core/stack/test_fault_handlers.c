@@ -22,10 +22,7 @@ static bool is_handled_by_default(int sig)
     return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
-static weft_value overflow_stack(void *arg)
-{
-    return descend(0);
-}
+FIBER(overflow_stack, descend(0))
 
 static weft_value write_to_no_access_page(void *arg)
 {
@@ -142,20 +139,13 @@ static void handle_and_chain(int sig, siginfo_t *info, void *context)
     replaced.sa_sigaction(sig, info, context);
 }
 
-static int overflow_with_chaining_handler(void)
+TEST_PROGRAM_PRINTS(an_overflow_is_reported_through_a_later_handler_that_chains, -SIGSEGV,
+                    "handled", "weft: stack overflow in fiber")
 {
     reset_fault_handlers();
     weft_self();
     set_info_handler(handle_and_chain, &replaced);
     return run_fiber(overflow_stack);
-}
-
-TEST(an_overflow_is_reported_through_a_later_handler_that_chains)
-{
-    const outcome *o = run_apart(overflow_with_chaining_handler);
-    ck_assert_int_eq(o->status, -SIGSEGV);
-    assert_printed(o, "handled");
-    assert_printed(o, "weft: stack overflow in fiber");
 }
 
 static int overflow_by_default(void)

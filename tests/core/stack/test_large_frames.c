@@ -29,20 +29,13 @@ static weft_value use_large_frame(void *arg)
     return frame[0];
 }
 
-static int overflow_by_a_large_frame(void)
+TEST_PROGRAM_PRINTS(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack, -SIGSEGV,
+                    "weft: stack overflow in fiber #", "'large', which runs ")
 {
     reset_fault_handlers();
     spin_neighbours();
     weft_fiber f = weft_spin_with(use_large_frame, NULL, &(weft_spin_options){.name = "large"});
     return (int)weft_await(f);
-}
-
-TEST(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack)
-{
-    const outcome *out = run_apart(overflow_by_a_large_frame);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
-    ck_assert_ptr_nonnull(strstr(out->text, "'large', which runs "));
 }
 
 static int overflow_in_main(void)
@@ -62,24 +55,14 @@ TEST(an_overflow_of_the_main_fiber_is_reported)
     ck_assert_ptr_null(strstr(strstr(out->text, "overflow") + 1, "overflow in fiber"));
 }
 
-static weft_value descend_in_cord(void *arg)
-{
-    return descend(0);
-}
+FIBER(descend_in_cord, descend(0))
 
-static int overflow_in_a_cord(void)
+TEST_PROGRAM_PRINTS(an_overflow_of_the_main_fiber_of_a_cord_is_reported, -SIGSEGV,
+                    "weft: stack overflow in fiber #", "'worker'")
 {
     reset_fault_handlers();
     weft_cord cord = weft_cord_start(descend_in_cord, NULL, &(weft_cord_options){.name = "worker"});
     return (int)weft_cord_join(cord);
-}
-
-TEST(an_overflow_of_the_main_fiber_of_a_cord_is_reported)
-{
-    const outcome *out = run_apart(overflow_in_a_cord);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
-    ck_assert_ptr_nonnull(strstr(out->text, "'worker'"));
 }
 
 static char *volatile bad_address = (char *)16;

@@ -2,9 +2,8 @@
 #include "core/supervise/supervise_support.h"
 #include "support/suite.h"
 
-/* P39 */
 TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
-{
+{ /* P39 */
     static const struct {
         weft_strategy strategy;
         weft_restart_when restart;
@@ -40,9 +39,8 @@ TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P39 */
 TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never)
-{
+{ /* P39 */
     static const struct {
         weft_strategy strategy;
         weft_restart_when restart;
@@ -64,9 +62,8 @@ TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_n
     }
 }
 
-/* P39 */
 TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER);
     weft_fiber b = id_of('b');
@@ -76,9 +73,8 @@ TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
     cancel_supervisor(supervisor);
 }
 
-/* P39 */
 TEST(rest_for_one_restarts_only_children_that_were_started_later)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS);
     end_child('c', FAILS);
@@ -88,9 +84,8 @@ TEST(rest_for_one_restarts_only_children_that_were_started_later)
     cancel_supervisor(supervisor);
 }
 
-/* P39, P16 */
 TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
-{
+{ /* P39, P16 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     end_child('a', FAILS); /* which does not change its position */
@@ -114,9 +109,8 @@ static weft_value mark_during_shield(void *arg)
     return 0;
 }
 
-/* P39, P16 */
 TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
-{
+{ /* P39, P16 */
     supervisor_args p = {.children = {{.fn = mark_during_shield, .arg = "1"},
                                       {.fn = mark_during_shield, .arg = "2"},
                                       {.fn = mark_during_shield, .arg = "3"}},
@@ -141,9 +135,8 @@ TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-/* P39 */
 TEST(without_children_weft_supervise_returns_0)
-{
+{ /* P39 */
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     weft_fiber done = weft_spin(return_arg, as_arg(7));
     weft_snooze();
@@ -151,9 +144,8 @@ TEST(without_children_weft_supervise_returns_0)
     ck_assert_int_eq(weft_await(done), 7); /* it had ended before */
 }
 
-/* P39 */
 TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
-{
+{ /* P39 */
     weft_spin(mark_and_return, "1");
     weft_go(mark_and_return, "2");
     weft_cancel(spin_suspended());
@@ -169,9 +161,8 @@ static weft_value spin_ab_and_supervise(void *arg)
     return run_supervisor(arg);
 }
 
-/* P39 */
 TEST(spun_children_are_restarted_as_the_options_say)
-{
+{ /* P39 */
     static const struct {
         weft_restart_when restart;
         const char *expected[4]; /* the trail after the end of a */
@@ -200,14 +191,10 @@ TEST(spun_children_are_restarted_as_the_options_say)
     }
 }
 
-static weft_value fail_three_times(void *arg)
-{
-    return ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5;
-}
+FIBER(fail_three_times, ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5)
 
-/* P39, P31 */
 TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
-{
+{ /* P39, P31 */
     weft_fiber f = weft_spin(fail_three_times, NULL);
     ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
                      0);
@@ -215,9 +202,8 @@ TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
 
-/* P39 */
 TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
-{
+{ /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER));
     p.options.on_exit = mark_exit;
@@ -240,9 +226,8 @@ TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
     ck_assert_trail("CA");
 }
 
-/* P39 */
 TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
-{
+{ /* P39 */
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
     weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
     ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
@@ -251,9 +236,8 @@ TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
     ck_assert_int_eq(weft_sleep(0), 0);
 }
 
-/* P39 */
 TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each)
-{
+{ /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
     p.options.restarts_max = 1;
@@ -280,9 +264,8 @@ static weft_value fail_after_sibling(void *arg)
     return weft_fail((int)(intptr_t)arg, "too");
 }
 
-/* P39 */
 TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all)
-{
+{ /* P39 */
     supervisor_args p = {
         .children = {{.name = "a", .fn = run_child, .arg = "a"},
                      {.name = "s", .fn = fail_after_sibling, .arg = as_arg(-EPIPE)},
@@ -302,9 +285,8 @@ TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restar
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
 }
 
-/* P39 */
 TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
-{
+{ /* P39 */
     weft_set_name(weft_spin(fail_with, as_arg(-EIO)), "1");
     weft_set_name(weft_spin(fail_with, as_arg(-EPIPE)), "2");
     weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
@@ -318,9 +300,8 @@ static void supervise_again(weft_fiber child, weft_value value, void *arg)
     *(int *)arg = weft_supervise(NULL, 0, NULL);
 }
 
-/* P39 */
 TEST(a_supervising_fiber_cannot_supervise_again)
-{
+{ /* P39 */
     int rc = 0;
     weft_supervise_options options = {.on_exit = supervise_again, .on_exit_arg = &rc};
     weft_spin(return_arg, NULL);
@@ -330,9 +311,8 @@ TEST(a_supervising_fiber_cannot_supervise_again)
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
 }
 
-/* P39 */
 TEST(invalid_options_are_refused_and_no_child_is_started)
-{
+{ /* P39 */
     const weft_supervise_options options[] = {
         {.strategy = (weft_strategy)3},
         {.strategy = (weft_strategy)-1},
@@ -378,9 +358,8 @@ static weft_value check_run(void *arg)
     return runs[0] < 3 ? -EIO : 0;
 }
 
-/* P39, P31 */
 TEST(every_run_has_the_same_id_name_argument_and_stack)
-{
+{ /* P39, P31 */
     char name[] = "checked";
     weft_child child = {name, check_run, "!", .restart = WEFT_ON_ERROR, .stack_bytes = 512 << 10};
     ck_assert_int_eq(weft_supervise(&child, 1, NULL), 0);
@@ -399,9 +378,8 @@ static weft_value receive_and_mark(void *arg)
     return value > 0 ? -EIO : value;
 }
 
-/* P39 */
 TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox)
-{
+{ /* P39 */
     supervisor_args p = {
         .children = {{.fn = receive_and_mark}}, .n = 1, .options.backoff_s = TICK_S};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
@@ -450,9 +428,8 @@ static int stop_in_time(void)
     return stop_slow_child(0);
 }
 
-/* P39 */
 TEST(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited)
-{
+{ /* P39 */
     const outcome *o = run_apart(stop_late);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "'stubborn' has not ended 0.0078125 s after it was cancelled");

@@ -10,9 +10,8 @@ static weft_value fail_at_once(void *arg)
     return weft_fail((int)(intptr_t)arg, "the %d. time", runs[0]);
 }
 
-/* P39 */
 TEST(the_last_error_is_returned_after_one_restart_too_many_in_the_window)
-{
+{ /* P39 */
     const weft_child children[] = {
         {.fn = mark_if_stopped, .arg = "1"},
         {.fn = fail_at_once, .arg = as_arg(-EIO)},
@@ -36,9 +35,8 @@ static weft_value fail_after_ticks(void *arg)
     return ++runs[0] < 20 ? -EIO : 0;
 }
 
-/* P39 */
 TEST(restarts_that_have_left_the_window_do_not_count)
-{
+{ /* P39 */
     static const struct {
         double ticks; /* between two failures */
         unsigned max;
@@ -55,9 +53,8 @@ TEST(restarts_that_have_left_the_window_do_not_count)
     }
 }
 
-/* P39 */
 TEST(the_window_slides)
-{
+{ /* P39 */
     double ticks = 1;
     weft_child child = {.fn = fail_after_ticks, .arg = &ticks, .restart = WEFT_ON_ERROR};
     weft_supervise_options options = {.restarts_max = 3, .restarts_window_s = 3.5 * TICK_S};
@@ -67,9 +64,8 @@ TEST(the_window_slides)
     ck_assert_int_eq(runs[0], 4); /* restarted at 1, 2 and 3 */
 }
 
-/* P39 */
 TEST(an_infinite_window_counts_every_restart)
-{
+{ /* P39 */
     double ticks = 1;
     weft_child child = {.fn = fail_after_ticks, .arg = &ticks};
     weft_supervise_options options = {.restarts_max = 5, .restarts_window_s = INFINITY};
@@ -77,14 +73,10 @@ TEST(an_infinite_window_counts_every_restart)
     ck_assert_int_eq(runs[0], 6);
 }
 
-static weft_value fail_often(void *arg)
-{
-    return ++runs[0] < 5000 ? -EIO : 0;
-}
+FIBER(fail_often, ++runs[0] < 5000 ? -EIO : 0)
 
-/* P39 */
 TEST(without_a_limit_a_child_is_restarted_any_number_of_times)
-{
+{ /* P39 */
     weft_child child = {.fn = fail_often, .restart = WEFT_ON_ERROR};
     weft_supervise_options options = {.restarts_max = UINT_MAX};
     ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
@@ -97,9 +89,8 @@ TEST(without_a_limit_a_child_is_restarted_any_number_of_times)
     ck_assert_int_eq(weft_supervise(&child, 1, &options), -EIO);
 }
 
-/* P39 */
 TEST(one_failure_counts_once_however_many_children_are_restarted)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
     cancel_supervisor(supervisor);
@@ -115,9 +106,8 @@ TEST(one_failure_counts_once_however_many_children_are_restarted)
     ck_assert_trail("abcBCAabcBCAabcBCA");
 }
 
-/* P39 */
 TEST(a_child_that_returns_too_often_ends_the_supervision_with_eloop)
-{
+{ /* P39 */
     weft_child child = {.name = "eager", .fn = mark_and_return, .arg = "1"};
     weft_supervise_options options = {.restarts_max = 2};
     ck_assert_int_eq(weft_supervise(&child, 1, &options), -ELOOP);
@@ -125,9 +115,8 @@ TEST(a_child_that_returns_too_often_ends_the_supervision_with_eloop)
     ck_assert_error(-ELOOP, "weft_supervise: child 'eager' ended again after 2 restarts in 10 s");
 }
 
-/* P39 */
 TEST(a_child_that_is_cancelled_too_often_ends_the_supervision_with_eloop)
-{
+{ /* P39 */
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restarts_max = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
@@ -162,9 +151,8 @@ static void check_delays(const double *delays, double third_run_s)
     }
 }
 
-/* P39 */
 TEST(the_delay_doubles_with_each_restart_in_the_window_up_to_a_limit)
-{
+{ /* P39 */
     double third_run_s = 0;
     weft_child child = {.fn = record_start, .arg = &third_run_s, .restart = WEFT_ON_ERROR};
     weft_supervise_options options = {.backoff_s = TICK_S};
@@ -180,9 +168,8 @@ TEST(the_delay_doubles_with_each_restart_in_the_window_up_to_a_limit)
     check_delays((double[]){0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, 0);
 }
 
-/* P39 */
 TEST(a_run_as_long_as_the_window_resets_the_backoff)
-{
+{ /* P39 */
     double third_run_s = 6 * TICK_S;
     weft_child child = {.fn = record_start, .arg = &third_run_s, .restart = WEFT_ON_ERROR};
     weft_supervise_options options = {.backoff_s = TICK_S, .restarts_window_s = 6 * TICK_S};
@@ -204,9 +191,8 @@ static weft_value fail_once(void *arg)
     return ++runs[i] < 2 ? -EIO : 0;
 }
 
-/* P39 */
 TEST(children_wait_for_their_restarts_independently)
-{
+{ /* P39 */
     const weft_child children[] = {
         {.fn = fail_twice, .arg = "a", .restart = WEFT_ON_ERROR},
         {.fn = fail_once, .arg = "b", .restart = WEFT_ON_ERROR},
@@ -217,9 +203,8 @@ TEST(children_wait_for_their_restarts_independently)
     ck_assert_trail("abcabcac");
 }
 
-/* P39 */
 TEST(other_children_are_supervised_while_one_waits_for_its_restart)
-{
+{ /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_NEVER));
     p.options.backoff_s = 1000;
@@ -236,9 +221,8 @@ TEST(other_children_are_supervised_while_one_waits_for_its_restart)
     cancel_supervisor(supervisor);
 }
 
-/* P39 */
 TEST(children_stopped_for_a_sibling_wait_for_it_and_start_in_order)
-{
+{ /* P39 */
     static const struct {
         weft_strategy strategy;
         const char *expected;
@@ -258,9 +242,8 @@ TEST(children_stopped_for_a_sibling_wait_for_it_and_start_in_order)
     }
 }
 
-/* P39 */
 TEST(a_failure_earlier_in_the_list_takes_over_waiting_children_after_it)
-{
+{ /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS));
     p.options.backoff_s = 2 * TICK_S;

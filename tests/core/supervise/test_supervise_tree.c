@@ -5,9 +5,8 @@
 #include "core/supervise/supervise_support.h"
 #include "support/suite.h"
 
-/* P39 */
 TEST(children_added_later_are_supervised_and_stopped_first)
-{
+{ /* P39 */
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restart = WEFT_ON_ERROR};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
@@ -26,9 +25,8 @@ TEST(children_added_later_are_supervised_and_stopped_first)
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
-{
+{ /* P39 */
     supervisor_args p = {.children = {{.fn = run_child, .arg = "a"}}, .n = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
@@ -45,9 +43,8 @@ static void spin_b_once(weft_fiber child, weft_value value, void *arg)
         weft_spin(run_child, "b");
 }
 
-/* P39 */
 TEST(a_child_spun_by_on_exit_is_supervised)
-{
+{ /* P39 */
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
         .n = 1,
@@ -71,9 +68,8 @@ static void mark_exit_and_spin(weft_fiber child, weft_value value, void *arg)
         weft_set_name(weft_spin(mark_and_return, "never"), "another");
 }
 
-/* P39 */
 TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_reported)
-{
+{ /* P39 */
     weft_supervise_options options = {.on_exit = mark_exit_and_spin, .on_exit_arg = ""};
     for (int i = 0; i < 3; i++)
         weft_spin(fail_with, as_arg(-EIO));
@@ -89,9 +85,8 @@ static weft_value spin_failing_and_supervise(void *arg)
     return run_supervisor(arg);
 }
 
-/* P39 */
 TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller)
-{
+{ /* P39 */
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restart = WEFT_ALWAYS};
     ck_assert_int_eq(weft_await(weft_spin(spin_failing_and_supervise, &p)), -EIO);
@@ -110,9 +105,8 @@ static weft_value spin_unusual_and_supervise(void *arg)
     return run_supervisor(arg);
 }
 
-/* P39, P23 */
 TEST(children_that_never_ran_or_are_parked_are_stopped_too)
-{
+{ /* P39, P23 */
     supervisor_args p = {.n = 0};
     weft_fiber supervisor = weft_spin(spin_unusual_and_supervise, &p);
     let_run();
@@ -123,9 +117,8 @@ TEST(children_that_never_ran_or_are_parked_are_stopped_too)
     assert_nothing_left();
 }
 
-/* P39, P27 */
 TEST(a_detached_child_is_not_supervised_any_more)
-{
+{ /* P39, P27 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
     ck_assert_int_eq(weft_detach(id_of('b')), 0);
@@ -139,9 +132,8 @@ TEST(a_detached_child_is_not_supervised_any_more)
     ck_assert_trail("B");
 }
 
-/* P39, P27 */
 TEST(weft_supervise_returns_when_the_last_child_is_detached)
-{
+{ /* P39, P27 */
     supervisor_args p = {.children = {{.fn = run_child, .arg = "a"}}, .n = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
@@ -153,9 +145,8 @@ TEST(weft_supervise_returns_when_the_last_child_is_detached)
     assert_nothing_left();
 }
 
-/* P39, P27 */
 TEST(a_child_can_be_moved_from_one_supervisor_to_another)
-{
+{ /* P39, P27 */
     supervisor_args first = {.children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
                              .n = 1};
     supervisor_args second = {
@@ -186,9 +177,8 @@ static weft_value supervise_in_a_group(void *arg)
     return rc;
 }
 
-/* P39, P32 */
 TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
-{
+{ /* P39, P32 */
     int inner = 0;
     weft_fiber supervisor = weft_spin(supervise_in_a_group, &inner);
     let_run();
@@ -204,9 +194,8 @@ TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
     assert_nothing_left();
 }
 
-/* P39, P27 */
 TEST(attaching_a_child_to_its_own_supervisor_changes_nothing)
-{
+{ /* P39, P27 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_attach(id_of('b'), supervisor), 0);
@@ -234,9 +223,8 @@ static weft_fiber spin_with_stubborn(supervisor_args *p, weft_strategy strategy)
     return supervisor;
 }
 
-/* P39, P27 */
 TEST(a_child_detached_while_it_is_stopped_is_not_awaited)
-{
+{ /* P39, P27 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
     weft_cancel(supervisor);
@@ -250,9 +238,8 @@ TEST(a_child_detached_while_it_is_stopped_is_not_awaited)
     assert_nothing_left();
 }
 
-/* P39, P27 */
 TEST(detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_restart)
-{
+{ /* P39, P27 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('c', FAILS);
@@ -275,9 +262,8 @@ static void restart_some(weft_fiber child, weft_value value, void *arg)
         ck_assert_int_eq(weft_restart(child), 0);
 }
 
-/* P39, P31 */
 TEST(a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_counted)
-{
+{ /* P39, P31 */
     for (weft_restart_when restart = WEFT_ALWAYS; restart <= WEFT_NEVER; restart++) {
         int exits = 0;
         trail[0] = '\0';
@@ -297,9 +283,8 @@ static void restart_and_detach(weft_fiber child, weft_value value, void *arg)
     ck_assert_int_eq(weft_detach(child), 0);
 }
 
-/* P39, P31, P27 */
 TEST(on_exit_may_restart_and_detach_a_child)
-{
+{ /* P39, P31, P27 */
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.on_exit = restart_and_detach};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
@@ -324,9 +309,8 @@ static void restart_and_let_it_end(weft_fiber child, weft_value value, void *arg
     ck_assert_int_eq(weft_state_of(child), WEFT_DEAD);
 }
 
-/* P39, P31 */
 TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again)
-{
+{ /* P39, P31 */
     supervisor_args p = {.children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
                          .n = 1,
                          .options.on_exit = restart_and_let_it_end};
@@ -339,9 +323,8 @@ TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again)
     assert_nothing_left();
 }
 
-/* P39, P30 */
 TEST(a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor)
-{
+{ /* P39, P30 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.restarts_max = 1;
@@ -366,9 +349,8 @@ static weft_value await_and_restart(void *arg)
     return value == -EIO ? 1 : 0;
 }
 
-/* P39, P34 */
 TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_first)
-{
+{ /* P39, P34 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
     weft_fiber waiter = weft_spin(await_and_restart, id_arg(id_of('b')));
@@ -381,9 +363,8 @@ TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_f
     cancel_supervisor(supervisor);
 }
 
-/* P39, P31 */
 TEST(a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_it)
-{
+{ /* P39, P31 */
     static const struct {
         weft_strategy strategy;
         const char *failed, *restarted;
@@ -413,9 +394,8 @@ TEST(a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_
     }
 }
 
-/* P39, P31 */
 TEST(a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends)
-{
+{ /* P39, P31 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = 2 * TICK_S;
@@ -439,9 +419,8 @@ static void restart_b_for_c(weft_fiber child, weft_value value, void *arg)
         ck_assert_int_eq(weft_restart(id_of('b')), 0);
 }
 
-/* P39, P31 */
 TEST(a_failed_child_may_be_restarted_manually_before_its_siblings_are_started)
-{
+{ /* P39, P31 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = p.options.backoff_max_s = 1000;
@@ -464,9 +443,8 @@ static void restart_b(weft_fiber child, weft_value value, void *arg)
         ck_assert_int_eq(weft_restart(id_of('b')), 0);
 }
 
-/* P39, P31 */
 TEST(on_exit_may_restart_another_delayed_child_and_its_siblings_start_too)
-{
+{ /* P39, P31 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS));
     p.children[0].restart = WEFT_NEVER;
@@ -488,9 +466,8 @@ static weft_value restart_b_later(void *arg)
     return weft_restart(id_of('b'));
 }
 
-/* P39, P31 */
 TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
-{
+{ /* P39, P31 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = TICK_S;
@@ -516,9 +493,8 @@ static void restart_c_for_b(weft_fiber child, weft_value value, void *arg)
         ck_assert_int_eq(weft_restart(id_of('c')), 0);
 }
 
-/* P39, P31 */
 TEST(an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit)
-{
+{ /* P39, P31 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.on_exit = restart_c_for_b;
@@ -534,9 +510,8 @@ TEST(an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit)
     assert_nothing_left();
 }
 
-/* P39, P31, P27 */
 TEST(children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached)
-{
+{ /* P39, P31, P27 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = p.options.backoff_max_s = 1000;
@@ -554,9 +529,8 @@ TEST(children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached
     assert_nothing_left();
 }
 
-/* P39, P31 */
 TEST(a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_in_order)
-{
+{ /* P39, P31 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('c', FAILS);
@@ -580,9 +554,8 @@ static void await_child_twice(weft_fiber child, weft_value value, void *arg)
         ck_assert_int_eq(weft_await(child), value);
 }
 
-/* P39, P34 */
 TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
-{
+{ /* P39, P34 */
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}},
         .n = 1,
@@ -599,9 +572,8 @@ TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
     assert_nothing_left();
 }
 
-/* P39, P30 */
 TEST(a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started_with_all)
-{
+{ /* P39, P30 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('a', FAILS);
@@ -623,9 +595,8 @@ TEST(a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started
     assert_nothing_left();
 }
 
-/* P39, P30 */
 TEST(a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails)
-{
+{ /* P39, P30 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
     weft_cancel(supervisor);
@@ -648,9 +619,8 @@ TEST(a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails)
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_once)
-{
+{ /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = p.options.backoff_max_s = 1000;
@@ -664,9 +634,8 @@ TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_
     ck_assert_int_eq(weft_suspend(), 0);
 }
 
-/* P39 */
 TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
     weft_cancel(supervisor);
@@ -686,9 +655,8 @@ TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('c', FAILS);
@@ -700,9 +668,8 @@ TEST(a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none)
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_its_message)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     weft_raise(supervisor, -EPROTO, "raised");
@@ -712,9 +679,8 @@ TEST(an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_i
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(an_interrupted_supervisor_stops_all_children_and_returns_the_code)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_interrupt(supervisor, -EINTR), 0);
@@ -723,9 +689,8 @@ TEST(an_interrupted_supervisor_stops_all_children_and_returns_the_code)
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(a_scope_limits_the_duration_of_a_supervision)
-{
+{ /* P39 */
     const weft_child children[] = {{.fn = mark_if_stopped, .arg = "1"},
                                    {.fn = mark_if_stopped, .arg = "2"}};
     int rc = 0, inner = 0;
@@ -743,9 +708,8 @@ TEST(a_scope_limits_the_duration_of_a_supervision)
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(terminating_a_supervisor_ends_all_children)
-{
+{ /* P39 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_terminate(supervisor, 1), 0);
@@ -762,9 +726,8 @@ static weft_value supervise_bc(void *arg)
     return rc;
 }
 
-/* P39 */
 TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervisor)
-{
+{ /* P39 */
     weft_supervise_options inner = {.restarts_max = 1};
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"},
@@ -786,9 +749,8 @@ TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervi
     assert_nothing_left();
 }
 
-/* P39 */
 TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
-{
+{ /* P39 */
     weft_supervise_options inner = {.restarts_max = 1};
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}, {.fn = supervise_bc, .arg = &inner}},
@@ -806,9 +768,8 @@ TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
     assert_nothing_left();
 }
 
-/* P39, P38 */
 TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it)
-{
+{ /* P39, P38 */
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_NEVER);
     weft_fiber b = id_of('b');
