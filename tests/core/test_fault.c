@@ -136,9 +136,8 @@ static weft_value sleep_in_scopes(void *arg)
 {
     int rc = 1, slept = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        WEFT_MOVE_ON_AFTER(1e-9) {
+        WEFT_MOVE_ON_AFTER(1e-9)
             slept = weft_sleep(10);
-        }
         REQUIRE(slept == -ECANCELED);
         slept = weft_sleep(INFINITY);
     }

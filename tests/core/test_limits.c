@@ -112,8 +112,7 @@ static weft_value restart_arg(void *arg)
 TEST(await_all_stops_a_fiber_during_its_restart)
 { /* P35, P30 */
     weft_fiber f[2] = {weft_spin(return_arg_after_shield, NULL), spin_suspended()};
-    weft_fiber restarter = weft_spin(restart_arg, &f[0]);
-    let_run();
+    weft_fiber restarter = spin_waiting(restart_arg, &f[0]);
     ck_assert_int_eq(weft_schedule(f[1], -EIO), 0);
     ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);
     ck_assert_int_eq(weft_await(restarter), 1);
@@ -144,8 +143,7 @@ static weft_value spin_failing_child(void *arg)
 TEST(a_stop_after_the_function_has_returned_hides_no_error)
 {
     weft_fiber child = 0;
-    weft_fiber parent = weft_spin(spin_failing_child, &child);
-    let_run();
+    weft_fiber parent = spin_waiting(spin_failing_child, &child);
     ck_assert_int_eq(weft_stop(child, 42), 0);
     ck_assert_int_eq(weft_schedule(child, 0), 0); /* its cleanup ends */
     ck_assert_int_eq(weft_await(parent), -EIO);

@@ -9,6 +9,8 @@
 
 /* The function of a fiber or a thread may ignore its argument. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+/* The row of a table may omit fields. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 typedef struct suite_entry {
     const TTest *test;
@@ -49,6 +51,32 @@ static void (*suite_set_up)(void), (*suite_tear_down)(void);
 
 /* The body finds the index of its row in _i. */
 #define TEST_ROWS(name, rows) TEST_TIMES(name, COUNT_OF(rows))
+
+static inline weft_counters stats(void)
+{
+    weft_counters counters;
+    weft_stats(&counters);
+    return counters;
+}
+
+static inline void clear_trail(void)
+{
+    trail[0] = '\0';
+}
+
+/* Assert the trail, and clear it. */
+#define ck_take_trail(expected)    \
+    do {                           \
+        ck_assert_trail(expected); \
+        clear_trail();             \
+    } while (0)
+
+/* Cancel a fiber. Return its value. */
+static inline weft_value cancel_and_await(weft_fiber f)
+{
+    ck_assert_int_eq(weft_cancel(f), 0);
+    return weft_await(f);
+}
 
 /* Assert the exit status, and that stderr contains each text. The last text is NULL. */
 static inline void assert_prints(const outcome *o, int status, const char *const *texts)

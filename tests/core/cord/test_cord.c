@@ -177,8 +177,7 @@ TEST(a_deadline_ends_the_join_and_not_the_cord)
 TEST(an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord)
 {
     weft_cord cord = start_waiting_cord();
-    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
-    let_run();
+    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
     ck_assert_int_eq(weft_interrupt(joiner, -7), 0);
     ck_assert_int_eq(weft_await(joiner), -7);
     joiner = weft_spin(join_arg_cord, id_arg(cord));
@@ -194,10 +193,8 @@ TEST(a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end)
 {
     weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
-    let_run();
-    weft_cancel(joiner);
-    ck_assert_int_eq(weft_await(joiner), -ECANCELED);
+    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
+    ck_assert_int_eq(cancel_and_await(joiner), -ECANCELED);
     ck_assert_int_eq(cleanups, 3);
     ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
 }
@@ -213,8 +210,7 @@ TEST(a_joiner_terminated_with_a_grace_time_passes_it_to_the_cord)
 {
     weft_cord cord = start_cord(tell_if_grace, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
-    let_run();
+    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
     ck_assert_int_eq(weft_terminate(joiner, 100), 0);
     ck_assert_int_eq(weft_receive(), 1);
 }
@@ -229,10 +225,8 @@ TEST(a_join_in_a_cancelled_fiber_cancels_the_cord_and_waits_for_its_end)
 {
     weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = weft_spin(join_when_cancelled, id_arg(cord));
-    let_run();
-    weft_cancel(joiner);
-    ck_assert_int_eq(weft_await(joiner), -ECANCELED);
+    weft_fiber joiner = spin_waiting(join_when_cancelled, id_arg(cord));
+    ck_assert_int_eq(cancel_and_await(joiner), -ECANCELED);
     ck_assert_int_eq(cleanups, 3);
     ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
 }
@@ -240,8 +234,7 @@ TEST(a_join_in_a_cancelled_fiber_cancels_the_cord_and_waits_for_its_end)
 TEST(a_stray_schedule_does_not_end_a_join)
 {
     weft_cord cord = start_waiting_cord();
-    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
-    let_run();
+    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
     ck_assert_int_eq(weft_schedule(joiner, 9), -EBUSY);
     weft_cord_cancel(cord);
     ck_assert_int_eq(weft_await(joiner), -ECANCELED);

@@ -265,8 +265,7 @@ TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
     start_server();
     weft_fiber caller = weft_spin(call_slow, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_cancel(caller);
-    ck_assert_int_eq(weft_await(caller), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
     ck_assert(atomic_load(&has_ended));
     end_server();
 }
@@ -296,8 +295,7 @@ TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
     ck_assert_int_eq(weft_receive(), 1);
     weft_raise(caller, -EPROTO,
                "discarded"); /* cancels the called fiber, which returns 6 nevertheless */
-    weft_cancel(caller);
-    ck_assert_int_eq(weft_await(caller), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
     end_server();
 }
 
@@ -321,8 +319,7 @@ TEST(a_stray_schedule_does_not_end_a_call)
     weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     ck_assert_int_eq(weft_schedule(caller, 3), -EBUSY);
-    weft_cancel(caller);
-    weft_await(caller);
+    cancel_and_await(caller);
     end_server();
 }
 

@@ -316,8 +316,7 @@ TEST(a_drop_callback_gets_the_copy_and_cannot_wait)
     weft_cord cord = start_cord(NULL, NULL);
     weft_fiber caller = weft_spin(call_with_copy_and_drop, id_arg(cord));
     weft_fiber called = (weft_fiber)weft_receive();
-    weft_cancel(caller);
-    ck_assert_int_eq(weft_await(caller), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
     ck_assert_int_eq(drops, 0);
     weft_tell(called, 1);
     weft_schedule(cord, 0);

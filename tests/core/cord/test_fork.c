@@ -212,8 +212,7 @@ TEST(pending_operations_stay_with_the_parent)
     ck_assert_int_eq(pipe(proceed), 0);
     ck_assert_int_eq(pipe(done), 0);
     weft_fiber reader = weft_spin(read_and_count, &fd[0]);
-    weft_fiber sleeper = weft_spin(sleep_20ms, NULL);
-    let_run();
+    weft_fiber sleeper = spin_waiting(sleep_20ms, NULL);
     pid_t pid = weft_fork();
     if (pid == 0) {
         char byte;
@@ -529,8 +528,7 @@ TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
 {
     loop_state t = {.pid = -1};
     ck_assert_int_eq(weft_socketpair(t.fd), 0);
-    weft_fiber f = weft_spin(receive_all, &t);
-    let_run();
+    weft_fiber f = spin_waiting(receive_all, &t);
     ck_assert_int_eq(weft_write(t.fd[1], "hello", 5), 5);
     while (t.pid < 0)
         weft_sleep(0.001);

@@ -91,8 +91,7 @@ TEST(a_read_completes_before_all_remote_fibers_have_run)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber reader = weft_spin(read_and_count, &fd[0]);
-    let_run();
+    weft_fiber reader = spin_waiting(read_and_count, &fd[0]);
     ck_assert_int_eq(flood_from_thread(spin_fibers, MANY), MANY);
     ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
     weft_value ran_before = weft_await(reader);
@@ -181,8 +180,7 @@ TEST(calls_events_and_cancels_are_never_refused)
         continue;
     ck_assert_int_eq(weft_schedule(target, 1), -EAGAIN);
     weft_fiber call = weft_spin(call_target, as_arg(7));
-    weft_fiber cancelled = weft_spin(call_target, as_arg(8));
-    let_run();
+    weft_fiber cancelled = spin_waiting(call_target, as_arg(8));
     ck_assert_int_eq(weft_state_of(call), WEFT_WAITING);
     weft_cancel(cancelled);
     sem_post(&may_continue);
@@ -196,8 +194,7 @@ TEST(calls_events_and_cancels_are_never_refused)
 TEST(an_event_is_set_for_a_cord_whose_inbox_is_full)
 {
     weft_event event = {0};
-    weft_fiber waiter = weft_spin(wait_for_arg_event, &event);
-    let_run();
+    weft_fiber waiter = spin_waiting(wait_for_arg_event, &event);
     ck_assert_int_eq(flood_from_thread(schedule_target, 2 * FULL), FULL);
     ck_assert_int_eq(weft_cord_join(start_cord(set_event, &event)), 0);
     ck_assert_int_eq(weft_await(waiter), 0);
@@ -230,8 +227,7 @@ static weft_value receive_more_than_fit(void *arg)
 TEST(a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order)
 {
     weft_cord cord = start_blocked(receive_more_than_fit);
-    weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
-    let_run();
+    weft_fiber f = spin_waiting(tell_more_than_fit, id_arg(cord));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(told_count, FULL);
     sem_post(&may_continue);
@@ -269,8 +265,7 @@ static weft_value count_messages(void *arg)
 TEST(each_tell_of_a_cancelled_sender_that_succeeded_has_arrived)
 {
     weft_cord cord = start_blocked(count_messages);
-    weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
-    let_run();
+    weft_fiber f = spin_waiting(tell_more_than_fit, id_arg(cord));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     weft_cancel(f);
     sem_post(&may_continue);
@@ -379,8 +374,7 @@ FIBER(return_without_receiving, (weft_value)arg)
 TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox)
 {
     weft_cord cord = start_blocked(return_without_receiving);
-    weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
-    let_run();
+    weft_fiber f = spin_waiting(tell_more_than_fit, id_arg(cord));
     pthread_t thread = start_thread(tell_until_refused, id_arg(cord));
     sem_post(&may_continue);
     weft_value rc = weft_await(f);

@@ -114,7 +114,6 @@ TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
     ck_assert_int_eq(answered[0] + answered[1] + answered[2], 300);
     for (int i = 0; i < 3; i++)
         ck_assert_int_gt(answered[i], 0);
-    weft_cancel(server);
-    ck_assert_int_eq(weft_await(server), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(server), -ECANCELED);
     ck_assert_int_eq(weft_dial("tcp", site.address), -ECONNREFUSED);
 }

@@ -165,9 +165,7 @@ TEST(without_accounting_there_is_no_table)
     weft_account(true);
     weft_account(false);
     ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
-    weft_counters c;
-    weft_stats(&c);
-    ck_assert(c.idle_share == 0);
+    ck_assert(stats().idle_share == 0);
 }
 
 TEST(a_table_that_cannot_be_written_is_an_error)

@@ -41,8 +41,7 @@ TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_counts(0, 1);
 }
 
@@ -142,8 +141,7 @@ TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
     char text[8] = "a copy";
     weft_spin_options options = {.arg_bytes = sizeof text, .drop = drop_copy};
     weft_fiber f = weft_spin_with(use_owned, text, &options);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_str_eq(dropped_text, "a copy");
     ck_assert_str_eq(text, "a copy");
     ck_assert_counts(0, 1);
@@ -165,8 +163,7 @@ TEST(a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled)
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_restart(f), 0);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_counts(1, 0);
 }
 

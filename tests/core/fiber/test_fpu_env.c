@@ -16,8 +16,7 @@ static weft_value round_up_and_wait(void *arg)
 
 static weft_fiber spin_rounding_up(void)
 {
-    weft_fiber f = weft_spin(round_up_and_wait, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(round_up_and_wait, NULL);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
     return f;
 }
@@ -89,8 +88,7 @@ TEST(the_main_fiber_can_have_a_private_environment_too)
 {
     ck_assert_int_eq(weft_own_modes(true), 0);
     fesetround(FE_DOWNWARD);
-    weft_fiber f = weft_spin(round_up_and_wait, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(round_up_and_wait, NULL);
     ck_assert_int_eq(fegetround(), FE_DOWNWARD);
     weft_schedule(f, 2);
     ck_assert_int_eq(weft_await(f), FE_UPWARD);

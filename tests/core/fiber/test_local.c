@@ -298,11 +298,9 @@ TEST(deferred_calls_run_in_reverse_order_before_the_children_end)
 
 TEST(deferred_calls_run_also_when_the_fiber_is_cancelled)
 { /* P24 */
-    weft_fiber f = weft_spin(defer_three, trail);
-    let_run();
+    weft_fiber f = spin_waiting(defer_three, trail);
     ck_assert_trail("b");
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_trail("b321c");
 }
 
@@ -329,9 +327,8 @@ TEST(calls_deferred_by_a_deferred_call_run_too)
 static void sleep_shielded(void *arg)
 {
     mark(weft_sleep(0.001) == -ECANCELED ? "refused " : "slept ");
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         mark(weft_sleep(0.001) == 0 ? "slept " : "refused ");
-    }
     mark(arg);
 }
 
@@ -370,8 +367,7 @@ static int return_from_the_middle(bool early)
 TEST(a_block_runs_its_deferred_calls_in_reverse_order)
 { /* DESIGN 5 */
     ck_assert_int_eq(return_from_the_middle(false), 0);
-    ck_assert_trail("b321");
-    trail[0] = '\0';
+    ck_take_trail("b321");
     ck_assert_int_eq(return_from_the_middle(true), 1);
     ck_assert_trail("21");
 }
@@ -450,7 +446,6 @@ TEST(a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call)
 { /* P23 */
     static char bad[] = "ran";
     weft_fiber f = weft_spin(defer_and_end, bad);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_trail("");
 }

@@ -10,8 +10,7 @@ static weft_value suspend_or_fail(void *arg)
 /* Return a suspended fiber that the caller monitors. If scheduled with 0, it fails with -EIO. */
 static weft_fiber spin_monitored(void)
 {
-    weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    let_run();
+    weft_fiber f = spin_waiting(suspend_or_fail, as_arg(-EIO));
     ck_assert_int_eq(weft_monitor(f), 0);
     return f;
 }
@@ -89,8 +88,7 @@ static weft_value monitor_and_await(void *arg)
 TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monitors)
 { /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    weft_fiber other = weft_spin(monitor_and_await, id_arg(f));
-    let_run();
+    weft_fiber other = spin_waiting(monitor_and_await, id_arg(f));
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_suspend(), -EIO);
     ck_assert_error(-EIO, "broken");
@@ -102,8 +100,7 @@ TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monito
 TEST(two_monitors_are_notified_and_each_may_await_once)
 {
     weft_fiber f = spin_monitored();
-    weft_fiber other = weft_spin(monitor_and_await, id_arg(f));
-    let_run();
+    weft_fiber other = spin_waiting(monitor_and_await, id_arg(f));
     weft_schedule(f, -EAGAIN);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(other), EAGAIN);
@@ -116,8 +113,7 @@ TEST(two_monitors_are_notified_and_each_may_await_once)
 TEST(a_monitor_may_await_a_fiber_that_another_fiber_awaited)
 {
     weft_fiber f = spin_monitored();
-    weft_fiber awaiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
+    weft_fiber awaiter = spin_waiting(await_fiber, id_arg(f));
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(awaiter), 3);
     assert_notified_of(f);
@@ -174,8 +170,7 @@ TEST(monitoring_twice_sends_one_message)
 
 TEST(a_monitor_of_an_ended_fiber_is_notified_at_once)
 {
-    weft_fiber f = weft_spin(return_arg, as_arg(9));
-    let_run();
+    weft_fiber f = spin_waiting(return_arg, as_arg(9));
     ck_assert_int_eq(weft_monitor(f), 0);
     ck_assert_int_eq(weft_try_receive(), (weft_value)f);
     ck_assert_int_eq(weft_await(f), 9);
@@ -185,8 +180,7 @@ TEST(a_monitor_of_an_ended_fiber_is_notified_at_once)
 
 TEST(each_monitor_of_an_ended_fiber_may_await_it)
 {
-    weft_fiber f = weft_spin(return_arg, as_arg(-4096));
-    let_run();
+    weft_fiber f = spin_waiting(return_arg, as_arg(-4096));
     ck_assert_int_eq(weft_monitor(f), 0);
     weft_fiber others[2] = {weft_spin(monitor_and_await, id_arg(f)),
                             weft_spin(monitor_and_await, id_arg(f))};
@@ -217,8 +211,7 @@ static weft_value monitor_and_suspend(void *arg)
 TEST(a_monitor_that_ends_first_has_no_effect)
 {
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    weft_fiber monitor = weft_spin(monitor_and_suspend, id_arg(f));
-    let_run();
+    weft_fiber monitor = spin_waiting(monitor_and_suspend, id_arg(f));
     weft_schedule(monitor, 2);
     ck_assert_int_eq(weft_await(monitor), 2);
     weft_schedule(f, 0);
@@ -240,8 +233,7 @@ static weft_value monitor_once(void *arg)
 TEST(a_restarted_fiber_no_longer_monitors)
 {
     weft_fiber f = spin_suspended(), monitored = f;
-    weft_fiber monitor = weft_spin(monitor_once, &monitored);
-    let_run();
+    weft_fiber monitor = spin_waiting(monitor_once, &monitored);
     ck_assert_int_eq(weft_restart(monitor), 0);
     let_run();
     weft_schedule(f, 3);
@@ -365,8 +357,7 @@ static weft_value monitor_then_await_later(void *arg)
 TEST(awaiting_without_monitoring_does_not_consume_the_value)
 { /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    weft_fiber monitor = weft_spin(monitor_then_await_later, as_arg((intptr_t)f));
-    let_run();
+    weft_fiber monitor = spin_waiting(monitor_then_await_later, as_arg((intptr_t)f));
     weft_schedule(f, 7);
     let_run();
     ck_assert_int_eq(weft_await(f), 7);

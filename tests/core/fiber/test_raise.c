@@ -58,9 +58,7 @@ TEST(interrupt_makes_every_kind_of_wait_return_the_code)
         ck_assert_int_eq(weft_await(f), -EPIPE);
     }
     ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(stats().ops_pending, 0);
 }
 
 TEST(an_interrupt_accepts_only_an_error_code)
@@ -250,9 +248,8 @@ TEST(main_can_be_interrupted_too)
 static weft_value sleep_in_shield(void *arg)
 {
     weft_value *rc = arg;
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         rc[0] = weft_sleep(0.002);
-    }
     rc[1] = weft_snooze();
     rc[2] = weft_snooze();
     return 0;
@@ -297,8 +294,7 @@ static weft_value defer_sleep(void *arg)
 TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
 { /* P64, P19 */
     weft_value rc = 0;
-    weft_fiber f = weft_spin(defer_sleep, &rc);
-    let_run();
+    weft_fiber f = spin_waiting(defer_sleep, &rc);
     ck_assert_int_eq(weft_interrupt(f, -14), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -14);

@@ -121,10 +121,8 @@ TEST(awaiting_an_ancestor_is_refused)
 TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
 { /* P36, T34 */
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
-    ck_assert_int_eq(weft_cancel(waiter), 0);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     weft_schedule(f, 2);
     ck_assert_int_eq(weft_await(f), 2);
@@ -133,8 +131,7 @@ TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
 TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
 { /* T34 */
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
+    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
     ck_assert_int_eq(weft_schedule(waiter, 1), -EBUSY);
     ck_assert_int_eq(weft_transfer(waiter, 1), -EBUSY);
     let_run();
@@ -147,23 +144,20 @@ TEST(an_await_that_timed_out_can_be_repeated)
 { /* T32, T33 */
     weft_fiber f = spin_suspended();
     int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
+    WEFT_CANCEL_AFTER(0.001, rc)
         ck_assert_int_eq(weft_await(f), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     weft_schedule(f, 5);
-    WEFT_CANCEL_AFTER(10, rc) {
+    WEFT_CANCEL_AFTER(10, rc)
         ck_assert_int_eq(weft_await(f), 5);
-    }
     ck_assert_int_eq(rc, 0);
 }
 
 TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
 { /* P25 */
     weft_fiber inner = spin_suspended();
-    weft_fiber outer = weft_spin(await_fiber, id_arg(inner));
-    let_run();
+    weft_fiber outer = spin_waiting(await_fiber, id_arg(inner));
     ck_assert_int_eq(weft_stop(inner, 0), 0);
     ck_assert_int_eq(weft_await(outer), 0);
     ck_assert_int_eq(weft_state_of(inner), WEFT_DEAD);
@@ -207,9 +201,8 @@ TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
 
 static void clean_up_slowly(void *arg)
 {
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.002);
-    }
     mark(arg);
 }
 
@@ -241,10 +234,8 @@ TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
 { /* P35 */
     weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_with_slow_end, "b")};
-    weft_fiber waiter = weft_spin(await_both, f);
-    let_run();
-    weft_cancel(waiter);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    weft_fiber waiter = spin_waiting(await_both, f);
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     ck_assert_trail("ab");
     ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
@@ -323,10 +314,8 @@ static weft_value await_any_of_two(void *arg)
 TEST(an_interrupted_await_any_leaves_all_fibers_alone)
 { /* P37, P36, P64 */
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-    weft_fiber waiter = weft_spin(await_any_of_two, f);
-    let_run();
-    weft_cancel(waiter);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    weft_fiber waiter = spin_waiting(await_any_of_two, f);
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     waiter = weft_spin(await_any_of_two, f);
     let_run();
     ck_assert_int_eq(weft_interrupt(waiter, -17), 0);
@@ -347,8 +336,7 @@ static weft_value await_all_of_two(void *arg)
 TEST(an_interrupted_await_all_stops_all_fibers)
 { /* P64 */
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-    weft_fiber waiter = weft_spin(await_all_of_two, f);
-    let_run();
+    weft_fiber waiter = spin_waiting(await_all_of_two, f);
     ck_assert_int_eq(weft_interrupt(waiter, -EINTR), 0);
     ck_assert_int_eq(weft_await(waiter), -EINTR);
     ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);

@@ -42,8 +42,7 @@ static weft_value defer_work(void *arg)
 
 TEST(a_deferred_call_may_sleep_spin_and_await)
 { /* P17 */
-    weft_fiber f = weft_spin(defer_work, as_arg(3));
-    let_run();
+    weft_fiber f = spin_waiting(defer_work, as_arg(3));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_trail("cleaned up ");
@@ -52,9 +51,8 @@ TEST(a_deferred_call_may_sleep_spin_and_await)
 static void block_twice(void *arg)
 {
     ck_assert_int_eq(weft_sleep(1), -ECANCELED);
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         ck_assert_int_eq(weft_sleep(0.001), 0);
-    }
     ck_assert_int_eq(weft_sleep(1), -ECANCELED);
     mark("done");
 }
@@ -69,8 +67,7 @@ TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
 { /* T38, P24 */
     weft_fiber f = weft_spin(defer_blocking, NULL);
     weft_snooze();
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_trail("done");
 }
 
@@ -98,10 +95,8 @@ TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
     weft_stop(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_trail("defer defer ");
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
 
 static weft_value spin_under_the_ending_parent(void *arg)

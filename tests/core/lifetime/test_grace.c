@@ -27,8 +27,7 @@ static weft_fiber spin_with_child(void)
 {
     for (size_t i = 0; i < COUNT_OF(seen); i++)
         seen[i] = -1;
-    weft_fiber f = weft_spin(store_grace_with_child, as_arg(1));
-    let_run();
+    weft_fiber f = spin_waiting(store_grace_with_child, as_arg(1));
     return f;
 }
 
@@ -49,8 +48,7 @@ TEST(a_cancel_gives_no_grace_period)
 { /* P29 */
     weft_fiber f = spin_with_child();
     ck_assert_double_eq(weft_grace(), 0);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_double_eq(seen[0], 0);
     ck_assert_double_eq(seen[1], 0);
     f = weft_spin(store_grace_when_cancelled, as_arg(2));
@@ -82,8 +80,7 @@ static weft_value store_grace_four_times(void *arg)
 
 static int terminate_in_time(void)
 {
-    weft_fiber f = weft_spin(store_grace_four_times, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(store_grace_four_times, NULL);
     if (weft_terminate(f, 0.01) != 0)
         return 1;
     double after = seen[1] > 0.002 ? seen[1] - 0.002 : 0;
@@ -101,9 +98,8 @@ TEST(the_remaining_grace_period_decreases_and_is_never_negative)
 static weft_value clean_up(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(weft_grace()) {
+    WEFT_SHIELD(weft_grace())
         mark(weft_sleep((double)(intptr_t)arg * 1e-3) == 0 ? "in time " : "too late ");
-    }
     return 0;
 }
 
@@ -114,8 +110,7 @@ static int terminate_three(void)
         double grace_s;
     } cases[] = {{1, 1000}, {600000, 0.002}, {1, 0}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft_fiber f = weft_spin(clean_up, as_arg(cases[i].clean_up_ms));
-        let_run();
+        weft_fiber f = spin_waiting(clean_up, as_arg(cases[i].clean_up_ms));
         weft_terminate(f, cases[i].grace_s);
     }
     return strcmp(trail, "in time too late too late ") == 0 ? 0 : 1;
@@ -138,8 +133,7 @@ static weft_value open_group_and_wait(void *arg)
 
 TEST(group_members_have_the_grace_period_of_the_fiber_that_opened_the_group)
 { /* P29 */
-    weft_fiber f = weft_spin(open_group_and_wait, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(open_group_and_wait, NULL);
     ck_assert_int_eq(weft_terminate(f, 1000), 0);
     assert_left(seen[0], 1000);
     assert_left(seen[1], 1000);
@@ -166,9 +160,8 @@ FIBER(terminate_fiber, weft_terminate(arg_id(arg), 1000))
 static weft_value store_grace_after_shield(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         weft_sleep(0.001);
-    }
     seen[0] = weft_grace();
     return 0;
 }
@@ -176,15 +169,13 @@ static weft_value store_grace_after_shield(void *arg)
 /* P29, P30: the restarted fiber is no longer ending. */
 TEST(a_restarted_fiber_has_no_grace_period)
 {
-    weft_fiber f = weft_spin(store_grace_after_shield, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(store_grace_after_shield, NULL);
     weft_fiber terminator = weft_spin(terminate_fiber, id_arg(f));
     weft_snooze();
     ck_assert_int_eq(weft_restart(f), 0);
     assert_left(seen[0], 1000);
     let_run();
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_double_eq(seen[0], 0);
     weft_await(terminator);
 }

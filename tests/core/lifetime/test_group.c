@@ -53,7 +53,7 @@ TEST(a_group_without_live_fibers_is_closed_without_a_switch)
         weft_group_spin(&g, return_arg, as_arg(3));
         weft_snooze();
         weft_spin(mark_and_return, "switched");
-        trail[0] = '\0';
+        clear_trail();
     }
     ck_assert_trail("");
 }
@@ -134,9 +134,8 @@ TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
 
 static weft_value fail_in_a_group(void *arg)
 {
-    WEFT_GROUP(g) {
+    WEFT_GROUP(g)
         weft_group_spin(&g, fail_with, arg);
-    }
     return 5;
 }
 
@@ -170,9 +169,8 @@ TEST(an_error_in_an_outer_group_cancels_the_inner_group)
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
-        WEFT_GROUP(h, inner) {
+        WEFT_GROUP(h, inner)
             weft_group_spin(&h, mark_when_cancelled, "inner");
-        }
         ck_assert_int_eq(inner, -ECANCELED);
         ck_assert_trail("inner");
     }

@@ -20,10 +20,8 @@ static weft_value open_and_wait(void *arg)
 TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
 { /* P16, P17 */
     int rc = 1;
-    weft_fiber f = weft_spin(open_and_wait, &rc);
-    let_run();
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_fiber f = spin_waiting(open_and_wait, &rc);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(rc, -ECANCELED);
     ck_assert_trail("12 slow opener");
 }
@@ -31,8 +29,7 @@ TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
 TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
 { /* P24 */
     int rc = 1;
-    weft_fiber f = weft_spin(open_and_wait, &rc);
-    let_run();
+    weft_fiber f = spin_waiting(open_and_wait, &rc);
     weft_stop(f, 9);
     ck_assert_int_eq(weft_await(f), 9);
     ck_assert_trail("12 slow opener");
@@ -41,14 +38,12 @@ TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
 TEST(a_restarted_caller_starts_with_a_new_group)
 { /* P30 */
     int rc = 1;
-    weft_fiber f = weft_spin(open_and_wait, &rc);
-    let_run();
+    weft_fiber f = spin_waiting(open_and_wait, &rc);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_trail("12 slow opener");
     let_run();
     ck_assert_int_eq(weft_children(f, NULL, 0), 3);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_trail("12 slow opener12 slow opener");
 }
 
@@ -83,17 +78,15 @@ TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
 { /* P41 */
     for (int i = 0; i < 2; i++) {
         int rc = 1, timeout = 1;
-        trail[0] = '\0';
+        clear_trail();
         WEFT_CANCEL_AFTER(0.002, timeout) {
             if (i == 0) {
-                WEFT_GROUP(g, rc) {
+                WEFT_GROUP(g, rc)
                     weft_group_spin(&g, mark_when_cancelled, "1");
-                }
                 ck_assert_int_eq(rc, -ECANCELED);
             } else {
-                WEFT_GROUP(g) {
+                WEFT_GROUP(g)
                     weft_group_spin(&g, mark_when_cancelled, "1");
-                }
             }
         }
         ck_assert_int_eq(timeout, -ETIMEDOUT);
@@ -107,9 +100,8 @@ TEST(a_deadline_inside_a_group_affects_only_its_scope)
     int rc = 1, timeout = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, sleep_then_mark_if_slept, "1");
-        WEFT_CANCEL_AFTER(0, timeout) {
+        WEFT_CANCEL_AFTER(0, timeout)
             ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        }
         ck_assert_int_eq(weft_snooze(), 0);
     }
     ck_assert_int_eq(timeout, -ETIMEDOUT);
@@ -122,9 +114,8 @@ TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
-        WEFT_MOVE_ON_AFTER(60) {
+        WEFT_MOVE_ON_AFTER(60)
             ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-        }
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     }
     ck_assert_int_eq(rc, -EIO);
@@ -198,9 +189,8 @@ TEST(neither_a_member_error_nor_a_raised_error_is_lost)
             weft_spin(fail_member_then_fail, id_arg(f));
             if (i == 1)
                 break;
-            WEFT_SHIELD(60) {
+            WEFT_SHIELD(60)
                 let_run();
-            }
         }
         ck_assert_int_eq(rc, -EIO);
         ck_assert_int_eq(weft_error()->code, -EIO);
@@ -224,9 +214,8 @@ static weft_value open_and_be_cancelled(void *arg)
         weft_snooze();
         weft_cancel(weft_self());
     }
-    WEFT_GROUP(g, rc[1]) {
+    WEFT_GROUP(g, rc[1])
         weft_group_spin(&g, cancel_and_fail, id_arg(weft_self()));
-    }
     return 0;
 }
 
@@ -318,12 +307,11 @@ out:
 TEST(every_exit_from_a_block_closes_its_groups)
 { /* P32 */
     ck_assert_int_eq(leave_nested_blocks(0), 100);
-    ck_assert_trail("12");
-    trail[0] = '\0';
+    ck_take_trail("12");
     ck_assert_int_eq(leave_nested_blocks(1), 0);
     ck_assert_trail("12");
     for (int how = 2; how < 4; how++) { /* leaves only the inner block, not the surrounding loop */
-        trail[0] = '\0';
+        clear_trail();
         ck_assert_int_eq(leave_nested_blocks(how), 0);
         ck_assert_trail("12after 12after 12after end");
     }
@@ -337,9 +325,8 @@ static const char *g = "a name that a block may take";
 TEST(a_block_may_use_any_name_for_its_group)
 {
     int rc[2] = {1, 1}, i = 0;
-    WEFT_GROUP(g, rc[i++]) {
+    WEFT_GROUP(g, rc[i++])
         weft_group_spin(&g, mark_and_return, "1");
-    }
     ck_assert_int_eq(i, 1);
     ck_assert_int_eq(rc[0], 0);
     ck_assert_int_eq(rc[1], 1);
@@ -507,9 +494,8 @@ static int wait_for_exiting_member(void)
     weft_defer(print_stderr_arg, "main ");
     WEFT_GROUP(outer, rc) {
         weft_group_spin(&outer, fail_at_exit, "outer ");
-        WEFT_GROUP(inner, rc) {
+        WEFT_GROUP(inner, rc)
             weft_group_spin(&inner, exit_in_a_member, NULL);
-        }
     }
     return 1;
 }
@@ -527,18 +513,16 @@ TEST(exit_in_a_member_ends_all_groups)
 
 static weft_value suspend_in_shield(void *arg)
 {
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         return weft_suspend();
-    }
     return 0;
 }
 
 static int wait_for_stuck_member(weft_fn *member)
 {
     int rc = 1;
-    WEFT_GROUP(stuck, rc) {
+    WEFT_GROUP(stuck, rc)
         weft_group_spin(&stuck, member, NULL);
-    }
     return rc == -EDEADLK && weft_error()->code == -EDEADLK ? 0 : 1;
 }
 
@@ -599,9 +583,8 @@ TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
     weft_fiber monitors[3];
     for (int i = 0; i < 3; i++)
         monitors[i] = weft_spin(monitor_then_await, &member);
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         let_run();
-    }
     ck_assert_int_eq(weft_group_close(&group), -EIO);
     for (int i = 0; i < 3; i++) {
         weft_schedule(monitors[i], 0);

@@ -79,9 +79,8 @@ static weft_value spin_while_ending(void *arg)
 {
     weft_suspend();
     weft_fiber f = weft_spin(print_when_cancelled, arg);
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         weft_sleep(0.001);
-    }
     print_stderr(weft_state_of(f) == WEFT_WAITING ? "runs " : "does not run ");
     return 0;
 }
@@ -343,9 +342,8 @@ TEST_PROGRAM(a_no_switch_section_ends_with_its_fiber, 0, "")
 static weft_value return_arg_late(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         weft_sleep(0.05);
-    }
     return (weft_value)arg;
 }
 
@@ -360,9 +358,8 @@ TEST_PROGRAM_PRINTS(a_fiber_that_exceeds_its_grace_period_is_reported_and_waited
 static weft_value end_after_shield(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_sleep(0.001);
-    }
     return 0;
 }
 

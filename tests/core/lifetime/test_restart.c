@@ -15,8 +15,7 @@ static weft_value run_until_scheduled(void *arg)
 
 static weft_fiber spin_running(void *arg)
 {
-    weft_fiber f = weft_spin(run_until_scheduled, arg);
-    let_run();
+    weft_fiber f = spin_waiting(run_until_scheduled, arg);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
 }
@@ -50,8 +49,7 @@ static weft_value spin_children_and_suspend(void *arg)
 TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
 { /* P30 */
     weft_fiber old_child = 0;
-    weft_fiber f = weft_spin(spin_children_and_suspend, &old_child);
-    let_run();
+    weft_fiber f = spin_waiting(spin_children_and_suspend, &old_child);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_trail("defer ");
     ck_assert_int_eq(weft_state_of(old_child), WEFT_DEAD);
@@ -127,8 +125,7 @@ TEST(a_copied_argument_is_available_in_the_second_run)
 TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
 { /* P31 */
     weft_fiber f = spin_running(NULL);
-    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
+    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
     ck_assert_int_eq(weft_restart(f), 0);
     let_run();
     ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
@@ -191,9 +188,8 @@ static weft_value mark_late(void *arg)
 {
     runs++;
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.003);
-    }
     mark(arg);
     return 0;
 }
@@ -235,10 +231,8 @@ static weft_value spin_child_and_suspend(void *arg)
 TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
 { /* P30, P16 */
     weft_fiber child = 0;
-    weft_fiber parent = weft_spin(spin_child_and_suspend, &child);
-    let_run();
-    weft_fiber restarter = weft_spin(restart_fiber, id_arg(child));
-    let_run();
+    weft_fiber parent = spin_waiting(spin_child_and_suspend, &child);
+    weft_fiber restarter = spin_waiting(restart_fiber, id_arg(child));
     weft_cancel(parent);
     ck_assert_int_eq(weft_await(restarter), -ESRCH);
     ck_assert_int_eq(weft_await(parent), -ECANCELED);
@@ -247,9 +241,8 @@ TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
 
 static void sleep_in_shield(void *arg)
 {
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.003);
-    }
 }
 
 static weft_value end_then_sleep_forever(void *arg)
@@ -320,8 +313,7 @@ static weft_value run_briefly(void *arg)
 
 TEST(a_million_restarts_take_constant_memory)
 { /* P30 */
-    weft_fiber f = weft_spin(run_briefly, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(run_briefly, NULL);
     size_t before = 0;
     int failures = 0; /* counted, not asserted: Check allocates memory for every assertion */
     const int times = is_sanitized() ? 100000 : 1000000;

@@ -36,22 +36,19 @@ TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
 { /* P24 */
     const weft_value returned[] = {1, -EIO};
     for (int i = 0; i < 2; i++) {
-        weft_fiber f = weft_spin(clean_up_and_return, as_arg(returned[i]));
-        let_run();
+        weft_fiber f = spin_waiting(clean_up_and_return, as_arg(returned[i]));
         ck_assert_int_eq(weft_stop(f, 42), 0);
         ck_assert_int_eq(weft_await(f), 42);
         f = weft_spin(clean_up_and_return, as_arg(returned[i]));
         let_run();
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
     ck_assert_trail("block fiber block fiber block fiber block fiber ");
 }
 
 TEST(terminate_cancels_waits_and_consumes_the_id)
 { /* P24 */
-    weft_fiber f = weft_spin(clean_up_and_return, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(clean_up_and_return, NULL);
     ck_assert_int_eq(weft_terminate(f, 10), 0);
     ck_assert_trail("block fiber ");
     ck_assert_int_eq(weft_await(f), -ESRCH);
@@ -65,9 +62,8 @@ TEST(terminate_cancels_waits_and_consumes_the_id)
 static weft_value end_after_ms(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep((double)(intptr_t)arg * 1e-3);
-    }
     return 0;
 }
 
@@ -163,8 +159,7 @@ TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_
     weft_fiber f = weft_spin(store_value_then_snooze, &got);
     weft_snooze();
     weft_schedule(f, 8);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(got, 8);
 }
 
@@ -185,10 +180,8 @@ static weft_value sleep_while_cancelled(void *arg)
 
 TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
 { /* T38 */
-    weft_fiber f = weft_spin(sleep_while_cancelled, NULL);
-    let_run();
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_fiber f = spin_waiting(sleep_while_cancelled, NULL);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
 }
 
 static weft_value ignore_cancellation_for_a_while(void *arg)
@@ -291,11 +284,9 @@ FIBER(restart_stored_fiber, weft_restart(*(weft_fiber *)arg))
 
 static void cancel_while_waiting(weft_fn *fn, void *arg)
 {
-    weft_fiber f = weft_spin(fn, arg);
-    let_run();
+    weft_fiber f = spin_waiting(fn, arg);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
 }
 
 TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
@@ -311,9 +302,7 @@ TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
     cancel_while_waiting(await_any_stored, &other);
     cancel_while_waiting(await_own_children, NULL);
     cancel_while_waiting(restart_stored_fiber, &other);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(stats().ops_pending, 0);
     /* For the shielded sleep of the other fiber, and for its shield. */
     ck_assert_uint_le(counters.timers, 2);
     weft_close(fd[0]);
@@ -326,13 +315,10 @@ TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
         weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
         ck_assert_int_eq(weft_start(f), 0);
         ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.timers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().timers, 0);
 }
 
 static weft_value leave_state_behind(void *arg)

@@ -23,9 +23,8 @@ TEST(an_ending_fiber_cancels_its_children_in_order_of_creation)
 static weft_value mark_child_after_shield(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep((double)(intptr_t)arg * 1e-3);
-    }
     mark("child ");
     return 0;
 }
@@ -189,9 +188,8 @@ static weft_value sleep_then_fail(void *arg)
 TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
 { /* P21 */
     weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
-    WEFT_MOVE_ON_AFTER(0.001) {
+    WEFT_MOVE_ON_AFTER(0.001)
         ck_assert_int_eq(weft_await(f), -ECANCELED);
-    }
     ck_assert_int_eq(weft_sleep(60), -EIO);
     ck_assert_error(-EIO, "late");
 }
@@ -257,9 +255,8 @@ static weft_value detach_from_ending_parent(void *arg)
 {
     weft_suspend();
     ck_assert_int_eq(weft_detach(weft_self()), 0);
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.01);
-    }
     mark("late");
     return (weft_value)arg;
 }
@@ -389,10 +386,8 @@ TEST(ten_thousand_children_end_with_their_parent)
     ck_assert_int_eq(ended, 100);
     ck_assert_int_eq(weft_await(weft_spin(spin_many, as_arg(MANY_FIBERS))), 1);
     ck_assert_int_eq(ended, 100 + MANY_FIBERS);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
 
 static weft_value spin_deep(void *arg)
@@ -407,8 +402,7 @@ static weft_value spin_deep(void *arg)
 
 TEST(two_thousand_generations_end_with_the_first)
 { /* P28 */
-    weft_fiber f = weft_spin(spin_deep, as_arg(2000));
-    let_run();
+    weft_fiber f = spin_waiting(spin_deep, as_arg(2000));
     ck_assert_int_eq(weft_stop(f, 1), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(ended, 2001);

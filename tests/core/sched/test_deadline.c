@@ -18,9 +18,8 @@ static ssize_t gets_within(weft_stream *from, char *line, size_t room)
 {
     ssize_t n = 0;
     int rc;
-    WEFT_CANCEL_AFTER(TIMEOUT_S, rc) {
+    WEFT_CANCEL_AFTER(TIMEOUT_S, rc)
         n = weft_stream_gets(from, line, room);
-    }
     return rc < 0 ? rc : n;
 }
 
@@ -188,8 +187,7 @@ static weft_value sleep_in_scope_until_stopped(void *arg)
 
 TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
 {
-    weft_fiber f = weft_spin(sleep_in_scope_until_stopped, trail);
-    let_run();
+    weft_fiber f = spin_waiting(sleep_in_scope_until_stopped, trail);
     ck_assert_int_eq(weft_terminate(f, 1), 0);
     ck_assert_trail("stopped ");
     ck_assert_int_eq(weft_await(weft_spin(sleep_in_scope_until_stopped, NULL)), 0);

@@ -103,8 +103,7 @@ TEST(a_call_cancelled_before_its_time_never_runs)
     let_run();
     ck_assert_uint_eq(armed_timers(), 2);
     ck_assert_int_eq(weft_terminate(every, 60), 0);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_trail("");
 }
@@ -198,8 +197,7 @@ TEST(ticks_are_at_multiples_of_the_period)
     reset_runs();
     weft_fiber f = weft_every(0.003, run_for_ms, as_arg(1));
     weft_sleep(0.0315);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     for (size_t i = 0; is_sim() && i < 10; i++)
         assert_ran_at(i, 0.003 * (double)(i + 1));
     for (size_t i = 1; i < runs_count; i++) /* a late tick does not delay the next one */
@@ -227,8 +225,7 @@ TEST(hundreds_of_thousands_of_ticks_do_not_drift)
     reset_runs();
     weft_fiber f = weft_every(1.0 / 3, note_tick, &last);
     weft_sleep(100000.1);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_double_eq_tol(last, 100000, 1e-5);
 }
 
@@ -237,8 +234,7 @@ TEST(ticks_missed_during_a_long_run_are_skipped)
     reset_runs();
     weft_fiber f = weft_every(0.010, run_for_ms, as_arg(50));
     weft_sleep(0.305);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_uint_ge(runs_count, 1);
     for (size_t i = 1; i < runs_count; i++)
         ck_assert_double_ge(runs[i] - runs[i - 1], 0.050 - 1e-9);
@@ -256,8 +252,7 @@ TEST(ticks_keep_their_times_after_a_long_run)
     reset_runs();
     weft_fiber f = weft_every(0.010, run_for_ms, as_arg(45));
     weft_sleep(0.220);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_uint_eq(runs_count, 5);
     for (size_t i = 0; i < runs_count; i++)
         assert_ran_at(i, 0.010 + 0.050 * (double)i);
@@ -323,8 +318,7 @@ TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
     weft_snooze();
     ck_assert_uint_eq(runs_count, 1);
     weft_sleep(0.0175);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     for (size_t i = 0; i < runs_count; i++)
         assert_ran_at(i, 0.005 * (double)i);
     if (is_sim())
@@ -352,13 +346,11 @@ FIBER(run_throttled_loop, weft_throttled_loop(increment_int, arg, 1, 0))
 TEST(an_interrupted_throttled_loop_returns_the_reason)
 { /* P41 */
     int count = 0, rc = 1;
-    WEFT_CANCEL_AFTER(0.002, rc) {
+    WEFT_CANCEL_AFTER(0.002, rc)
         ck_assert_int_eq(weft_throttled_loop(increment_int, &count, 1, 0), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(count, 1);
-    weft_fiber f = weft_spin(run_throttled_loop, &count);
-    let_run();
+    weft_fiber f = spin_waiting(run_throttled_loop, &count);
     weft_raise(f, -EIO, "raised");
     ck_assert_int_eq(weft_await(f), -EIO);
     f = weft_spin(run_throttled_loop, &count);

@@ -56,9 +56,8 @@ TEST(a_deadline_after_a_long_computation_is_not_too_early)
     weft_snooze();
     burn_for(0.03);
     double before = is_sim() ? weft_now() : kernel_now();
-    WEFT_MOVE_ON_AFTER(0.01) {
+    WEFT_MOVE_ON_AFTER(0.01)
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-    }
     double after = is_sim() ? weft_now() : kernel_now();
     ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
@@ -103,8 +102,7 @@ TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
     weft_snooze();
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(weft_sleep_until(NAN), -EINVAL);
     ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
@@ -166,9 +164,8 @@ TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
 { /* P12 */
     weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
     int rc = 1;
-    WEFT_CANCEL_AFTER(0.002, rc) {
+    WEFT_CANCEL_AFTER(0.002, rc)
         ck_assert_int_eq(weft_suspend(), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     is_over = true;
     ck_assert_int_eq(weft_await(snoozer), 0);
@@ -264,8 +261,7 @@ TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
         weft_snooze();
         ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
         ck_assert_uint_eq(armed_timers(), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
 }
 
@@ -427,9 +423,8 @@ static weft_value suspend_with_timeout(void *arg)
 {
     timed_suspend *p = arg;
     int rc;
-    WEFT_CANCEL_AFTER(p->timeout_s, rc) {
+    WEFT_CANCEL_AFTER(p->timeout_s, rc)
         p->got = weft_suspend();
-    }
     return -rc;
 }
 
@@ -438,8 +433,7 @@ TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
     timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
     ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
     ck_assert_int_eq(brief.got, -ECANCELED);
-    weft_fiber f = weft_spin(suspend_with_timeout, &endless);
-    let_run();
+    weft_fiber f = spin_waiting(suspend_with_timeout, &endless);
     ck_assert_int_eq(weft_schedule(f, 8), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(endless.got, 8);

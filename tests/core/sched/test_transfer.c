@@ -211,8 +211,7 @@ FIBER(transfer_to, weft_transfer(arg_id(arg), 1))
 
 TEST(a_fiber_in_transfer_can_be_scheduled)
 { /* P8 */
-    weft_fiber f = weft_spin(transfer_to, id_arg(spin_suspended()));
-    let_run();
+    weft_fiber f = spin_waiting(transfer_to, id_arg(spin_suspended()));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(f, 12), 0);
     ck_assert_int_eq(weft_await(f), 12);
@@ -308,10 +307,8 @@ TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
 TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
 { /* T38 */
     weft_fiber target = spin_suspended();
-    weft_fiber f = weft_spin(transfer_to, id_arg(target));
-    let_run();
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_fiber f = spin_waiting(transfer_to, id_arg(target));
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     target = spin_suspended();
     f = weft_spin(transfer_to, id_arg(target));
     let_run();

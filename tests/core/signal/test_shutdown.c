@@ -130,9 +130,8 @@ static weft_value ignore_cancels(void *arg)
 static weft_value clean_up_too_long(void *arg)
 {
     weft_sleep(INFINITY);
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_sleep(1000);
-    }
     return 0;
 }
 
@@ -174,9 +173,8 @@ static weft_value spin_while_cancelled(void *arg)
 {
     weft_sleep(INFINITY);
     weft_spin(end_when_cancelled, arg);
-    WEFT_SHIELD(1) {
+    WEFT_SHIELD(1)
         weft_sleep(0.001);
-    }
     return 0;
 }
 
@@ -259,8 +257,7 @@ TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
 
 TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
 {
-    weft_fiber parked = weft_spin(end_when_cancelled, (void *)"parked");
-    let_run();
+    weft_fiber parked = spin_waiting(end_when_cancelled, (void *)"parked");
     ck_assert_int_eq(weft_park(parked), 0);
     weft_fiber made = weft_new(mark_and_return, (void *)"never");
     ck_assert_int_eq(weft_shutdown_all(60), 0);
@@ -280,9 +277,7 @@ TEST(a_supervised_child_is_not_restarted_during_shutdown)
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     let_run();
-    weft_counters now;
-    weft_stats(&now);
-    ck_assert_uint_eq(now.fibers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
 }
 
 static weft_value shut_down_when_scheduled(void *arg)
@@ -295,10 +290,8 @@ static weft_value shut_down_when_scheduled(void *arg)
 TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
 {
     weft_fiber other = weft_spin(end_when_cancelled, (void *)"other");
-    weft_fiber f = weft_spin(shut_down_when_scheduled, (void *)"");
-    let_run();
-    weft_cancel(f);
-    weft_await(f);
+    weft_fiber f = spin_waiting(shut_down_when_scheduled, (void *)"");
+    cancel_and_await(f);
     ck_assert_int_eq(weft_await(other), -ECANCELED);
 }
 
@@ -398,9 +391,8 @@ static weft_value wait_in_cord(void *arg)
 {
     weft_tell(arg_id(arg), 1);
     weft_value rc = weft_sleep(INFINITY);
-    WEFT_SHIELD(1) {
+    WEFT_SHIELD(1)
         weft_sleep(0.01);
-    }
     return rc;
 }
 
@@ -656,9 +648,8 @@ static int shut_down_slowly(void)
     raise(SIGTERM);
     wait_forever();
     print_stderr("cancelled ");
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         weft_sleep(0.05);
-    }
     return 0;
 }
 
@@ -689,9 +680,8 @@ TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
 
 static void sleep_in_defer(void *arg)
 {
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_sleep(INFINITY);
-    }
 }
 
 static weft_value end_with_slow_defer(void *arg)
@@ -749,9 +739,8 @@ static int spin_trees_forever(void)
     weft_shutdown_on_signals(0);
     print_stderr("!");
     while (tree_depth > 0)
-        WEFT_SHIELD(INFINITY) {
+        WEFT_SHIELD(INFINITY)
             weft_await(weft_spin(spin_tree, as_arg(tree_depth)));
-        }
     return 0;
 }
 

@@ -41,17 +41,15 @@ FIBER(wait_for_arg, wait_for((int)(intptr_t)arg))
 /* Catch the signal from now on. It stays pending for later waits. */
 static void catch_signal(int sig)
 {
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         ck_assert_int_eq(wait_for(sig), -ECANCELED);
-    }
 }
 
 static int is_not_pending(int sig)
 {
     int rc = 0;
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         rc = wait_for(sig);
-    }
     return rc == -ECANCELED;
 }
 
@@ -64,8 +62,7 @@ static void let_signals_run(void)
 
 static weft_fiber spin_signal_waiter(int sig)
 {
-    weft_fiber f = weft_spin(wait_for_arg, as_arg(sig));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_arg, as_arg(sig));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
 }
@@ -176,14 +173,12 @@ static weft_value wait_and_mark(void *arg)
 TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
 {
     for (int i = 0; i < 200; i++) {
-        trail[0] = '\0';
-        weft_fiber f = weft_spin(wait_and_mark, NULL);
-        let_run();
+        clear_trail();
+        weft_fiber f = spin_waiting(wait_and_mark, NULL);
         raise(SIGUSR1);
         for (volatile int spins = i % 20 * 2000; spins > 0; spins--)
             continue; /* vary the progress of the signal thread */
-        weft_cancel(f);
-        weft_await(f);
+        cancel_and_await(f);
         if (strcmp(trail, "none cancelled") == 0)
             ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
         else

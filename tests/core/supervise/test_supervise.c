@@ -4,94 +4,28 @@
 
 TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
 { /* P39 */
-    static const struct {
-        weft_strategy strategy;
-        weft_restart_when restart;
-        const char *returned, *failed, *requested; /* the trail after the end of b */
-    } rows[] = {
-        {WEFT_ONE_FOR_ONE, WEFT_DEFAULT, "Bb", "Bb", "Bb"},
-        {WEFT_ONE_FOR_ONE, WEFT_ALWAYS, "Bb", "Bb", "Bb"},
-        {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "B", "Bb", "B"},
-        {WEFT_ONE_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
-        {WEFT_ONE_FOR_ALL, WEFT_DEFAULT, "BCAabc", "BCAabc", "BCAabc"},
-        {WEFT_ONE_FOR_ALL, WEFT_ALWAYS, "BCAabc", "BCAabc", "BCAabc"},
-        {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "B", "BCAabc", "B"},
-        {WEFT_ONE_FOR_ALL, WEFT_NEVER, "B", "B", "B"},
-        {WEFT_REST_FOR_ONE, WEFT_DEFAULT, "BCbc", "BCbc", "BCbc"},
-        {WEFT_REST_FOR_ONE, WEFT_ALWAYS, "BCbc", "BCbc", "BCbc"},
-        {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "B", "BCbc", "B"},
-        {WEFT_REST_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const char *expected[] = {rows[i].returned, rows[i].failed, rows[i].requested,
-                                  rows[i].requested};
-        for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
-            supervisor_args p;
-            weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
-            weft_fiber before = id_of('b');
-            end_child('b', kind);
-            ck_assert_msg(strcmp(trail, expected[kind]) == 0, "row %zu, kind %d: %s, expected %s",
-                          i, (int)kind, trail, expected[kind]);
-            ck_assert_uint_eq(id_of('b'), before);
-            cancel_supervisor(supervisor);
-        }
-    }
+    /* The trail after the end of b, for one, all and rest. */
+    static const char *const restarted[] = {"Bb", "BCAabc", "BCbc"};
+    for (weft_strategy s = WEFT_ONE_FOR_ONE; s <= WEFT_REST_FOR_ONE; s++)
+        for (weft_restart_when when = WEFT_DEFAULT; when <= WEFT_NEVER; when++)
+            for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
+                supervisor_args p;
+                weft_fiber supervisor = spin_abc(&p, s, when);
+                weft_fiber before = id_of('b');
+                bool is_restarted = when == WEFT_DEFAULT || when == WEFT_ALWAYS ||
+                                    (when == WEFT_ON_ERROR && kind == FAILS);
+                end_child('b', kind);
+                ck_assert_trail(is_restarted ? restarted[s] : "B");
+                ck_assert_uint_eq(id_of('b'), before);
+                cancel_supervisor(supervisor);
+            }
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never)
-{ /* P39 */
-    static const struct {
-        weft_strategy strategy;
-        weft_restart_when restart;
-        const char *expected; /* the trail after the failure of a, when b is dead */
-    } rows[] = {
-        {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "Aa"},     {WEFT_ONE_FOR_ONE, WEFT_NEVER, "Aa"},
-        {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "ACabc"},  {WEFT_ONE_FOR_ALL, WEFT_NEVER, "ACac"},
-        {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "ACabc"}, {WEFT_REST_FOR_ONE, WEFT_NEVER, "ACac"},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        supervisor_args p;
-        weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
-        end_child('b', RETURNS);
-        ck_assert_trail("B");
-        trail[0] = '\0';
-        end_child('a', FAILS);
-        ck_assert_trail(rows[i].expected);
-        cancel_supervisor(supervisor);
-    }
-}
-
-TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
-{ /* P39 */
-    supervisor_args p;
-    weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER);
-    weft_fiber b = id_of('b');
-    end_child('c', FAILS);
-    ck_assert_trail("CBAac");
-    ck_assert_int_eq(weft_await(b), -ESRCH);
-    cancel_supervisor(supervisor);
-}
-
-TEST(rest_for_one_restarts_only_children_that_were_started_later)
-{ /* P39 */
-    supervisor_args p;
-    weft_fiber supervisor = spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS);
-    end_child('c', FAILS);
-    ck_assert_trail("Cc");
-    end_child('a', FAILS);
-    ck_assert_trail("CcACBabc");
-    cancel_supervisor(supervisor);
-}
-
-TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
+TEST(the_children_of_a_cancelled_supervisor_cannot_be_awaited)
 { /* P39, P16 */
     supervisor_args p;
-    weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    end_child('a', FAILS); /* which does not change its position */
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
-    ck_assert_trail("AaCBA");
+    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS));
     for (char letter = 'a'; letter <= 'c'; letter++)
         ck_assert_int_eq(weft_await(id_of(letter)), -ESRCH);
 }
@@ -115,10 +49,8 @@ TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
                                       {.fn = mark_during_shield, .arg = "2"},
                                       {.fn = mark_during_shield, .arg = "3"}},
                          .n = 3};
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
     ck_assert_trail("3z32z21z1");
 }
 
@@ -135,17 +67,13 @@ TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-TEST(without_children_weft_supervise_returns_0)
+TEST(weft_supervise_returns_0_without_children_and_when_the_last_spun_child_has_returned)
 { /* P39 */
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     weft_fiber done = weft_spin(return_arg, as_arg(7));
     weft_snooze();
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     ck_assert_int_eq(weft_await(done), 7); /* it had ended before */
-}
-
-TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
-{ /* P39 */
     weft_spin(mark_and_return, "1");
     weft_go(mark_and_return, "2");
     weft_cancel(spin_suspended());
@@ -174,13 +102,12 @@ TEST(spun_children_are_restarted_as_the_options_say)
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
-            trail[0] = '\0';
+            clear_trail();
             supervisor_args p = {.options.restart = rows[i].restart};
             weft_fiber supervisor = weft_spin(spin_ab_and_supervise, &p);
             weft_monitor(supervisor); /* the test awaits its error */
             let_run();
-            ck_assert_trail("ab");
-            trail[0] = '\0';
+            ck_take_trail("ab");
             end_child('a', kind);
             ck_assert_trail(rows[i].expected[kind]);
             weft_cancel(supervisor);
@@ -202,30 +129,6 @@ TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
 
-TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
-{ /* P39 */
-    supervisor_args p;
-    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER));
-    p.options.on_exit = mark_exit;
-    p.options.on_exit_arg = ":";
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    trail[0] = '\0';
-    end_child('b', RETURNS);
-    ck_assert_trail("B(:b1)");
-    trail[0] = '\0';
-    end_child('c', FAILS);
-    ck_assert_trail("C(:c-5)Aac");
-    trail[0] = '\0';
-    end_child('a',
-              IS_CANCELLED); /* by another fiber: the supervisor treats it as an end by itself */
-    ck_assert_trail("A(:a-125)Cac");
-    trail[0] = '\0';
-    weft_cancel(supervisor);
-    weft_await(supervisor);
-    ck_assert_trail("CA");
-}
-
 TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
 { /* P39 */
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
@@ -236,20 +139,16 @@ TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
     ck_assert_int_eq(weft_sleep(0), 0);
 }
 
-TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each)
+TEST(children_that_fail_at_the_same_time_count_as_one_restart)
 { /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
     p.options.restarts_max = 1;
-    p.options.on_exit = mark_exit;
-    p.options.on_exit_arg = "";
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    trail[0] = '\0';
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
     weft_schedule(id_of('c'), -EIO);
-    weft_schedule(id_of('b'), 1);
+    weft_schedule(id_of('b'), -EIO);
     let_run();
-    ck_assert_trail("CB(c-5)A(b1)abc");
+    ck_assert_int_eq(weft_state_of(supervisor), WEFT_WAITING);
     end_child('a', FAILS);
     ck_assert_int_eq(weft_await(supervisor), -EIO);
 }
@@ -257,9 +156,8 @@ TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_e
 static weft_value fail_after_sibling(void *arg)
 {
     weft_snooze(); /* it is behind this fiber in the run queue */
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_await(id_of('c'));
-    }
     mark("S");
     return weft_fail((int)(intptr_t)arg, "too");
 }
@@ -276,13 +174,11 @@ TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restar
                     .on_exit = mark_exit,
                     .on_exit_arg = ""},
     };
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
     ck_assert_trail("ac");
     end_child('a', FAILS);
     ck_assert_trail("acA(a-5)CS(s-32)ac");
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
 }
 
 TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
@@ -382,8 +278,7 @@ TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_m
 { /* P39 */
     supervisor_args p = {
         .children = {{.fn = receive_and_mark}}, .n = 1, .options.backoff_s = TICK_S};
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
     ck_assert_int_eq(weft_tell(ids[0], 1), 0);
     ck_assert_int_eq(weft_tell(ids[0], 2), 0);
     weft_snooze();
@@ -401,9 +296,8 @@ TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_m
 static weft_value end_slowly(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(*(double *)arg);
-    }
     return 0;
 }
 
@@ -418,20 +312,13 @@ static int stop_slow_child(double takes_s)
     return weft_await(supervisor) == -ECANCELED ? 0 : 1;
 }
 
-static int stop_late(void)
-{
+TEST_PROGRAM_PRINTS(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_awaited, 0,
+                    "'stubborn' has not ended 0.0078125 s after it was cancelled")
+{ /* P39 */
     return stop_slow_child(8 * TICK_S);
 }
 
-static int stop_in_time(void)
-{
-    return stop_slow_child(0);
-}
-
-TEST(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited)
+TEST_PROGRAM(a_child_that_stops_within_its_grace_time_is_not_reported, 0, "")
 { /* P39 */
-    const outcome *o = run_apart(stop_late);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "'stubborn' has not ended 0.0078125 s after it was cancelled");
-    assert_silent(run_apart(stop_in_time), 0);
+    return stop_slow_child(0);
 }

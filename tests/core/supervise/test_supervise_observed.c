@@ -12,8 +12,7 @@ TEST(selecting_among_supervised_children_stops_the_others)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    weft_fiber s = weft_spin(select_a_and_b, NULL);
-    let_run();
+    weft_fiber s = spin_waiting(select_a_and_b, NULL);
     end_child('b', RETURNS);
     ck_assert_int_eq(weft_await(s), 1);
     let_run();
@@ -43,27 +42,20 @@ static weft_value monitor_arg(void *arg)
     return weft_await(arg_id(arg));
 }
 
-TEST(the_loser_of_a_select_can_still_be_awaited_by_its_monitor)
+TEST(a_monitored_fiber_that_loses_a_select_or_is_terminated_can_still_be_awaited)
 {
-    weft_fiber a = spin_suspended(), b = spin_suspended();
-    weft_fiber m = weft_spin(monitor_arg, id_arg(a));
-    let_run();
-    weft_schedule(b, 5);
-    weft_select_fibers((weft_fiber[]){a, b}, 2, NULL);
-    let_run();
-    weft_schedule(m, 0);
-    ck_assert_int_eq(weft_await(m), -ECANCELED);
-}
-
-TEST(terminating_a_monitored_fiber_returns_0)
-{
-    weft_fiber a = spin_suspended();
-    weft_fiber m = weft_spin(monitor_arg, id_arg(a));
-    let_run();
-    ck_assert_int_eq(weft_terminate(a, 1), 0);
-    let_run();
-    weft_schedule(m, 0);
-    ck_assert_int_eq(weft_await(m), -ECANCELED);
+    for (int i = 0; i < 2; i++) {
+        weft_fiber a = spin_suspended(), b = spin_suspended();
+        weft_fiber m = spin_waiting(monitor_arg, id_arg(a));
+        weft_schedule(b, 5);
+        if (i == 0)
+            weft_select_fibers((weft_fiber[]){a, b}, 2, NULL);
+        else
+            ck_assert_int_eq(weft_terminate(a, 1), 0);
+        let_run();
+        weft_schedule(m, 0);
+        ck_assert_int_eq(weft_await(m), -ECANCELED);
+    }
 }
 
 static void monitor_on_exit(weft_fiber child, weft_value value, void *arg)
@@ -89,9 +81,8 @@ static weft_fiber survivor;
 static weft_value end_when_scheduled(void *arg)
 {
     survivor = weft_self();
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_suspend();
-    }
     return 0;
 }
 
@@ -106,8 +97,7 @@ TEST(a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_superviso
 {
     supervisor_args p = {.children = {{"a", run_child, "a", .restart = WEFT_NEVER}}, .n = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    weft_fiber parent = weft_spin(end_with_survivor, NULL);
-    let_run();
+    weft_fiber parent = spin_waiting(end_with_survivor, NULL);
     ck_assert_int_eq(weft_attach(survivor, supervisor), 0);
     let_run();
     weft_schedule(survivor, 0);
@@ -136,8 +126,7 @@ TEST(a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancelled)
     for (int i = 0; i < 50; i++)
         weft_snooze();
     ck_assert_int_gt(exits, 1);
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
 }
 
 static void fail_in_on_exit(weft_fiber child, weft_value value, void *arg)
@@ -172,15 +161,11 @@ static weft_value await_repeatedly(void *arg)
 TEST(awaiting_a_supervised_child_in_a_loop_does_not_prevent_its_restart)
 {
     supervisor_args p = {.children = {{"a", run_child, "a"}}, .n = 1, .options.backoff_s = TICK_S};
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    weft_fiber watcher = weft_spin(await_repeatedly, id_arg(id_of('a')));
-    let_run();
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
+    weft_fiber watcher = spin_waiting(await_repeatedly, id_arg(id_of('a')));
     weft_schedule(id_of('a'), 1);
     while (runs[0] < 2)
         weft_sleep(TICK_S);
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
     weft_cancel(watcher);
-    weft_await(watcher);
 }
