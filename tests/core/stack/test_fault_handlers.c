@@ -64,71 +64,64 @@ static void set_info_handler(void (*fn)(int, siginfo_t *, void *), struct sigact
     sigaction(SIGSEGV, &action, before);
 }
 
-static int fault_with_plain_handler_before(void)
+static int fault_in_fiber(void (*segv)(int))
 {
     reset_fault_handlers();
-    signal(SIGSEGV, handle_without_info);
+    signal(SIGSEGV, segv);
     return run_fiber(write_to_no_access_page);
 }
 
-static int fault_with_info_handler_before(void)
+TEST_PROGRAM(a_fault_in_a_fiber_calls_a_plain_handler_of_the_program, 7, "handled")
+{
+    return fault_in_fiber(handle_without_info);
+}
+
+static int fault_with_info_handler(bool is_before)
 {
     reset_fault_handlers();
+    if (!is_before)
+        weft_self();
     set_info_handler(handle_with_info, NULL);
     return run_fiber(write_to_no_access_page);
 }
 
-static int fault_with_info_handler_after(void)
+TEST_PROGRAM(a_fault_in_a_fiber_calls_an_earlier_handler_of_the_program, 7, "handled")
+{
+    return fault_with_info_handler(true);
+}
+
+TEST_PROGRAM(a_fault_in_a_fiber_calls_a_later_handler_of_the_program, 7, "handled")
+{
+    return fault_with_info_handler(false);
+}
+
+TEST_PROGRAM(without_a_handler_a_fault_kills_the_process_silently, -SIGSEGV, "")
+{
+    return fault_in_fiber(SIG_DFL);
+}
+
+TEST_PROGRAM(a_real_fault_cannot_be_ignored, -SIGSEGV, "")
+{
+    return fault_in_fiber(SIG_IGN);
+}
+
+static int send_fault(int sig, void (*handler)(int))
 {
     reset_fault_handlers();
+    signal(sig, handler);
     weft_self();
-    set_info_handler(handle_with_info, NULL);
-    return run_fiber(write_to_no_access_page);
-}
-
-TEST(a_fault_in_a_fiber_calls_the_handler_of_the_program)
-{
-    assert_exited(run_apart(fault_with_plain_handler_before), 7, "handled");
-    assert_exited(run_apart(fault_with_info_handler_before), 7, "handled");
-    assert_exited(run_apart(fault_with_info_handler_after), 7, "handled");
-}
-
-static int fault_by_default(void)
-{
-    reset_fault_handlers();
-    return run_fiber(write_to_no_access_page);
-}
-
-static int send_fault_by_default(void)
-{
-    reset_fault_handlers();
-    weft_self();
-    raise(SIGBUS);
-    return 1;
-}
-
-static int fault_ignored(void)
-{
-    reset_fault_handlers();
-    signal(SIGSEGV, SIG_IGN);
-    return run_fiber(write_to_no_access_page);
-}
-
-static int send_ignored_fault(void)
-{
-    reset_fault_handlers();
-    signal(SIGSEGV, SIG_IGN);
-    weft_self();
-    raise(SIGSEGV);
+    raise(sig);
     return 5;
 }
 
-TEST(without_a_handler_a_fault_kills_the_process_silently)
+TEST_PROGRAM(without_a_handler_a_fault_that_was_sent_kills_the_process, -SIGBUS, "")
 {
-    assert_exited(run_apart(fault_by_default), -SIGSEGV, "");
-    assert_exited(run_apart(send_fault_by_default), -SIGBUS, "");
-    assert_exited(run_apart(fault_ignored), -SIGSEGV, ""); /* a real fault cannot be ignored */
-    assert_exited(run_apart(send_ignored_fault), 5, "");
+    return send_fault(SIGBUS, SIG_DFL);
+}
+
+TEST_PROGRAM(a_fault_that_was_sent_can_be_ignored, 5, "")
+{
+    return send_fault(SIGSEGV, SIG_IGN);
 }
 
 static struct sigaction replaced;
@@ -148,12 +141,6 @@ TEST_PROGRAM_PRINTS(an_overflow_is_reported_through_a_later_handler_that_chains,
     return run_fiber(overflow_stack);
 }
 
-static int overflow_by_default(void)
-{
-    reset_fault_handlers();
-    return run_fiber(overflow_stack);
-}
-
 /* No handler and no signal stack is installed. An overflow kills the process without a report. */
 static int overflow_with_nothing_installed(void)
 {
@@ -167,22 +154,15 @@ static int overflow_with_nothing_installed(void)
     return run_fiber(overflow_stack);
 }
 
-static int overflow_turned_off_by_environment(void)
+TEST_PROGRAM(the_handlers_can_be_turned_off_by_the_environment, -SIGSEGV, "")
 {
     setenv("WEFT_CATCH_FAULTS", "0", 1);
     return overflow_with_nothing_installed();
 }
 
-static int overflow_turned_off_before(void)
+TEST_PROGRAM(the_handlers_can_be_turned_off_before_the_first_call, -SIGSEGV, "")
 {
     return weft_catch_faults(false) == 0 ? overflow_with_nothing_installed() : 4;
-}
-
-TEST(the_handlers_can_be_turned_off_before_the_first_call)
-{
-    assert_printed(run_apart(overflow_by_default), "weft: stack overflow in fiber");
-    assert_exited(run_apart(overflow_turned_off_by_environment), -SIGSEGV, "");
-    assert_exited(run_apart(overflow_turned_off_before), -SIGSEGV, "");
 }
 
 static int turn_off_and_on(void)
@@ -201,7 +181,14 @@ static int turn_off_and_on(void)
     return run_fiber(overflow_stack);
 }
 
-static int turn_off_below_another_handler(void)
+TEST(the_handlers_can_be_turned_off_and_on_later)
+{
+    const outcome *o = run_apart(turn_off_and_on);
+    ck_assert_int_eq(o->status, -SIGSEGV);
+    ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
+}
+
+TEST_PROGRAM(the_handlers_can_be_turned_off_below_another_handler, 7, "handled")
 {
     reset_fault_handlers();
     weft_self();
@@ -209,12 +196,4 @@ static int turn_off_below_another_handler(void)
     if (weft_catch_faults(false) != 0 || !is_handled_by_default(SIGBUS))
         return 3;
     return run_fiber(write_to_no_access_page);
-}
-
-TEST(the_handlers_can_be_turned_off_and_on_later)
-{
-    const outcome *o = run_apart(turn_off_and_on);
-    ck_assert_int_eq(o->status, -SIGSEGV);
-    ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
-    assert_exited(run_apart(turn_off_below_another_handler), 7, "handled");
 }

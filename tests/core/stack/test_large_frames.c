@@ -67,19 +67,12 @@ TEST_PROGRAM_PRINTS(an_overflow_of_the_main_fiber_of_a_cord_is_reported, -SIGSEG
 
 static char *volatile bad_address = (char *)16;
 
-static int fault_in_main(void)
+TEST_PROGRAM(another_fault_in_main_is_not_reported_as_an_overflow, -SIGSEGV, "")
 {
     reset_fault_handlers();
     weft_self();
     *(volatile char *)bad_address = 1;
     return 0;
-}
-
-TEST(another_fault_in_main_is_not_reported_as_an_overflow)
-{
-    const outcome *out = run_apart(fault_in_main);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_null(strstr(out->text, "overflow"));
 }
 
 /* Write below the guard page, like code compiled without -fstack-clash-protection. */
@@ -91,8 +84,16 @@ __attribute__((no_sanitize_address, noinline)) static weft_value skip_a_page(voi
     return 0;
 }
 
+/* Valgrind does not always deliver a fault in such a guard. */
+static bool is_on_valgrind(void)
+{
+    const char *preloaded = getenv("LD_PRELOAD");
+    return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
+}
+
 static int skip_the_first_page_of_the_guard(void)
 {
+    reset_fault_handlers();
     spin_neighbours();
     weft_info info;
     weft_info_of(weft_spin(sleep_forever, NULL), &info);
@@ -102,35 +103,17 @@ static int skip_the_first_page_of_the_guard(void)
 
 static int skip_with_a_large_guard(void)
 {
-    reset_fault_handlers();
-    int rc = weft_set_guard(64 << 10);
-    return rc == 0 ? skip_the_first_page_of_the_guard() : 1;
-}
-
-static int skip_with_a_large_guard_by_environment(void)
-{
-    reset_fault_handlers();
-    setenv("WEFT_GUARD", "64K", 1);
-    return skip_the_first_page_of_the_guard();
-}
-
-/* Valgrind does not always deliver a fault in such a guard. */
-static bool is_on_valgrind(void)
-{
-    const char *preloaded = getenv("LD_PRELOAD");
-    return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
+    return weft_set_guard(64 << 10) == 0 ? skip_the_first_page_of_the_guard() : 1;
 }
 
 TEST(a_larger_guard_catches_a_write_that_skips_a_page)
 {
+    static const char *const report[] = {"weft: stack overflow in fiber #", NULL};
     if (is_on_valgrind())
         return;
-    const outcome *out = run_apart(skip_with_a_large_guard);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
-    out = run_apart(skip_with_a_large_guard_by_environment);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+    assert_prints(run_apart(skip_with_a_large_guard), -SIGSEGV, report);
+    setenv("WEFT_GUARD", "64K", 1);
+    assert_prints(run_apart(skip_the_first_page_of_the_guard), -SIGSEGV, report);
 }
 
 TEST(the_guard_size_can_be_set_only_before_the_first_stack)
