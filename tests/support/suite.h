@@ -52,6 +52,13 @@ static void (*suite_set_up)(void), (*suite_tear_down)(void);
 /* The body finds the index of its row in _i. */
 #define TEST_ROWS(name, rows) TEST_TIMES(name, COUNT_OF(rows))
 
+/* True if the environment selects this backend. Does not make the process a cord. */
+static inline bool runs_on(const char *backend)
+{
+    const char *chosen = getenv("WEFT_BACKEND");
+    return chosen != NULL && strcmp(chosen, backend) == 0;
+}
+
 static inline weft_counters stats(void)
 {
     weft_counters counters;

@@ -66,8 +66,8 @@ static weft_value sleep_and_print(void *arg)
 
 TEST_PROGRAM(suspend_in_main_returns_0_when_all_work_is_done, 0, "abc")
 { /* P8 */
-    weft_go(sleep_and_print, (void *)"a");
-    weft_go(sleep_and_print, (void *)"b");
+    weft_go(sleep_and_print, "a");
+    weft_go(sleep_and_print, "b");
     weft_value rc = weft_suspend();
     print_stderr("c");
     return rc == 0 && weft_suspend() == 0 ? 0 : 1;
@@ -84,7 +84,7 @@ static weft_value sleep_repeatedly(void *arg)
 TEST_PROGRAM(suspend_in_main_does_not_wait_for_daemons, 0, "a")
 { /* P8 */
     weft_spin_with(sleep_repeatedly, NULL, &(weft_spin_options){.is_daemon = true});
-    weft_go(sleep_and_print, (void *)"a");
+    weft_go(sleep_and_print, "a");
     return (int)weft_suspend();
 }
 

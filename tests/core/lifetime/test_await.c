@@ -4,20 +4,6 @@
  */
 #include "support/suite.h"
 
-TEST(all_awaiting_fibers_get_the_same_value)
-{ /* P34 */
-    weft_fiber f = spin_suspended();
-    weft_fiber waiters[5];
-    for (int i = 0; i < 5; i++)
-        waiters[i] = weft_spin(await_fiber, id_arg(f));
-    let_run();
-    weft_schedule(f, 42);
-    ck_assert_int_eq(weft_await(f), 42);
-    for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(weft_await(waiters[i]), 42);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-}
-
 static weft_value suspend_then_fail(void *arg)
 {
     weft_value rc = weft_suspend();
@@ -27,20 +13,24 @@ static weft_value suspend_then_fail(void *arg)
 static weft_value await_and_compare_message(void *arg)
 {
     weft_value rc = weft_await(arg_id(arg));
-    const weft_error_info *e = weft_error();
-    ck_assert_ptr_nonnull(e);
-    ck_assert_int_eq(e->code, rc);
-    ck_assert_str_eq(e->message, "broken");
-    ck_assert_uint_eq(e->fiber, arg_id(arg));
-    ck_assert_str_eq(e->fiber_name, "source");
+    ck_assert_error((int)rc, "broken");
+    ck_assert_uint_eq(weft_error()->fiber, arg_id(arg));
+    ck_assert_str_eq(weft_error()->fiber_name, "source");
     return -rc;
 }
 
-TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
+TEST(all_awaiting_fibers_get_the_same_value_or_the_same_error_with_its_message)
 { /* P34, T25 */
-    weft_spin_options options = {.name = "source"};
-    weft_fiber f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &options);
-    weft_fiber waiters[3];
+    weft_fiber f = spin_suspended(), waiters[5];
+    for (int i = 0; i < 5; i++)
+        waiters[i] = weft_spin(await_fiber, id_arg(f));
+    let_run();
+    weft_schedule(f, 42);
+    ck_assert_int_eq(weft_await(f), 42);
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(weft_await(waiters[i]), 42);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &(weft_spin_options){.name = "source"});
     for (int i = 0; i < 3; i++)
         waiters[i] = weft_spin(await_and_compare_message, id_arg(f));
     let_run();
@@ -66,6 +56,9 @@ TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
     weft_fail(-EPIPE, "before");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(1))), 1);
     ck_assert_error(-EPIPE, "before");
+    /* An error without a message gets one. */
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
+    ck_assert_any_error(-EXDEV);
 }
 
 static weft_value fail_and_recover(void *arg)
@@ -82,86 +75,52 @@ TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-TEST(an_awaited_error_without_a_message_gets_one)
-{ /* T25 */
-    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
-    ck_assert_any_error(-EXDEV);
-}
-
-TEST(awaiting_self_is_refused)
-{ /* P40, T30 */
-    weft_fiber self = weft_self();
-    ck_assert_int_eq(weft_await(self), -EDEADLK);
-    ck_assert_int_eq(weft_await_all(&self, 1, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_await_any(&self, 1, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_terminate(self, 1), -EDEADLK);
-}
-
 static weft_value await_ancestors(void *arg)
 {
-    weft_fiber parent = weft_parent(weft_self());
-    weft_fiber one[] = {parent, weft_main()};
-    ck_assert_int_eq(weft_await(parent), -EDEADLK);
-    ck_assert_int_eq(weft_await(weft_main()), -EDEADLK);
-    ck_assert_int_eq(weft_await(weft_self()), -EDEADLK);
-    ck_assert_int_eq(weft_await_all(one, 2, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_select_fibers(one, 2, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_terminate(parent, 1), -EDEADLK);
-    ck_assert_int_eq(weft_terminate(weft_self(), 1), -EDEADLK);
+    weft_fiber refused[] = {weft_parent(weft_self()), weft_main(), weft_self()};
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        ck_assert_int_eq(weft_await(refused[i]), -EDEADLK);
+        ck_assert_int_eq(weft_await_all(&refused[i], 1, NULL), -EDEADLK);
+        ck_assert_int_eq(weft_await_any(&refused[i], 1, NULL), -EDEADLK);
+        ck_assert_int_eq(weft_select_fibers(&refused[i], 1, NULL), -EDEADLK);
+        ck_assert_int_eq(weft_terminate(refused[i], 1), -EDEADLK);
+    }
     return (weft_value)arg;
 }
 
 FIBER(spin_and_await, weft_await(weft_spin(await_ancestors, arg)))
 
-TEST(awaiting_an_ancestor_is_refused)
-{ /* P40 */
+TEST(awaiting_self_or_an_ancestor_is_refused)
+{ /* P40, T30 */
     ck_assert_int_eq(weft_await(weft_spin(spin_and_await, as_arg(3))), 3);
 }
 
-TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
-{ /* P36, T34 */
+TEST(an_awaiter_that_is_stopped_or_times_out_leaves_the_fiber_running_and_awaitable)
+{ /* P36, T32, T33, T34 */
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
-    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(spin_waiting(await_fiber, id_arg(f))), -ECANCELED);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    weft_schedule(f, 2);
-    ck_assert_int_eq(weft_await(f), 2);
-}
-
-TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
-{ /* T34 */
-    weft_fiber f = spin_suspended();
-    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
-    ck_assert_int_eq(weft_schedule(waiter, 1), -EBUSY);
-    ck_assert_int_eq(weft_transfer(waiter, 1), -EBUSY);
-    let_run();
-    ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
-    weft_schedule(f, 9);
-    ck_assert_int_eq(weft_await(waiter), 9);
-}
-
-TEST(an_await_that_timed_out_can_be_repeated)
-{ /* T32, T33 */
-    weft_fiber f = spin_suspended();
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc)
         ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     weft_schedule(f, 5);
     WEFT_CANCEL_AFTER(10, rc)
         ck_assert_int_eq(weft_await(f), 5);
     ck_assert_int_eq(rc, 0);
 }
 
-TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
-{ /* P25 */
-    weft_fiber inner = spin_suspended();
-    weft_fiber outer = spin_waiting(await_fiber, id_arg(inner));
-    ck_assert_int_eq(weft_stop(inner, 0), 0);
-    ck_assert_int_eq(weft_await(outer), 0);
-    ck_assert_int_eq(weft_state_of(inner), WEFT_DEAD);
-    ck_assert_int_eq(weft_state_of(outer), WEFT_DEAD);
+TEST(an_awaiting_fiber_wakes_when_the_awaited_one_is_stopped_and_not_when_scheduled)
+{ /* T34, P25 */
+    weft_fiber f = spin_suspended();
+    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
+    ck_assert_int_eq(weft_schedule(waiter, 1), -EBUSY);
+    ck_assert_int_eq(weft_transfer(waiter, 1), -EBUSY);
+    let_run();
+    ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
+    ck_assert_int_eq(weft_stop(f, 9), 0);
+    ck_assert_int_eq(weft_await(waiter), 9);
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
 
 TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
@@ -228,17 +187,25 @@ TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-FIBER(await_both, weft_await_all(arg, 2, NULL))
+static weft_value await_all_of_two(void *arg)
+{
+    weft_value out[2] = {99, 99};
+    int rc = weft_await_all(arg, 2, out);
+    return out[0] == 99 && out[1] == 99 ? rc : -ENOTSUP;
+}
 
-TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
-{ /* P35 */
-    weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
-                       weft_spin(suspend_with_slow_end, "b")};
-    weft_fiber waiter = spin_waiting(await_both, f);
-    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
-    ck_assert_trail("ab");
-    ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
-    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled_or_interrupted)
+{ /* P35, P64 */
+    for (int i = 0; i < 2; i++) {
+        weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
+                           weft_spin(suspend_with_slow_end, "b")};
+        weft_fiber waiter = spin_waiting(await_all_of_two, f);
+        ck_assert_int_eq(i == 0 ? weft_cancel(waiter) : weft_interrupt(waiter, -EINTR), 0);
+        ck_assert_int_eq(weft_await(waiter), i == 0 ? -ECANCELED : -EINTR);
+        ck_take_trail("ab");
+        ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
+        ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+    }
 }
 
 TEST(await_all_with_an_unknown_id_changes_nothing)
@@ -252,18 +219,6 @@ TEST(await_all_with_an_unknown_id_changes_nothing)
     ck_assert_int_eq(weft_select_fibers(f, 2, NULL), -ESRCH);
     weft_schedule(f[0], 1);
     ck_assert_int_eq(weft_await(f[0]), 1);
-}
-
-TEST(await_all_waits_for_thousands)
-{ /* P35 */
-    enum { N = 5000 };
-    static weft_fiber f[N];
-    static weft_value out[N];
-    for (int i = 0; i < N; i++)
-        f[i] = weft_spin(i % 2 ? return_arg : snooze_then_return, as_arg(i % 2 ? i : i % 10));
-    ck_assert_int_eq(weft_await_all(f, N, out), 0);
-    for (int i = 0; i < N; i++)
-        ck_assert_int_eq(out[i], i % 2 ? i : i % 10);
 }
 
 TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
@@ -326,23 +281,6 @@ TEST(an_interrupted_await_any_leaves_all_fibers_alone)
     ck_assert_int_eq(weft_await(f[1]), 2);
 }
 
-static weft_value await_all_of_two(void *arg)
-{
-    weft_value out[2] = {99, 99};
-    int rc = weft_await_all(arg, 2, out);
-    return out[0] == 99 && out[1] == 99 ? rc : -ENOTSUP;
-}
-
-TEST(an_interrupted_await_all_stops_all_fibers)
-{ /* P64 */
-    weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-    weft_fiber waiter = spin_waiting(await_all_of_two, f);
-    ck_assert_int_eq(weft_interrupt(waiter, -EINTR), 0);
-    ck_assert_int_eq(weft_await(waiter), -EINTR);
-    ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
-    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
-}
-
 TEST(select_fibers_stops_the_losers_and_waits_for_them)
 { /* P37 */
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"), spin_suspended(),
@@ -375,29 +313,23 @@ static weft_fiber mutual[2];
 
 FIBER(await_each_other, weft_await(mutual[(intptr_t)arg]))
 
-static int await_in_a_cycle(void)
+static void spin_cycle(void)
 {
-    mutual[0] = weft_spin(await_each_other, as_arg(1));
-    mutual[1] = weft_spin(await_each_other, as_arg(0));
-    weft_set_name(mutual[0], "hen");
-    weft_set_name(mutual[1], "egg");
-    return weft_await(mutual[0]) == -EDEADLK ? 7 : 1;
+    for (int i = 0; i < 2; i++)
+        mutual[i] = weft_spin_with(await_each_other, as_arg(1 - i),
+                                   &(weft_spin_options){.name = i == 0 ? "hen" : "egg"});
 }
 
-TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
+TEST_PROGRAM_PRINTS(fibers_that_await_each_other_are_reported_as_a_deadlock, 7, "deadlock", "hen",
+                    "egg")
 { /* P80, P40 */
-    const outcome *o = run_apart(await_in_a_cycle);
-    ck_assert_int_eq(o->status, 7);
-    ck_assert_ptr_nonnull(strstr(o->text, "deadlock"));
-    ck_assert_ptr_nonnull(strstr(o->text, "hen"));
-    ck_assert_ptr_nonnull(strstr(o->text, "egg"));
-    ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
+    spin_cycle();
+    return weft_await(mutual[0]) == -EDEADLK ? 7 : 1;
 }
 
 TEST_PROGRAM(a_cycle_of_awaiting_fibers_ends_with_main, 7, "")
 { /* P80, P8 */
-    mutual[0] = weft_spin(await_each_other, as_arg(1));
-    mutual[1] = weft_spin(await_each_other, as_arg(0));
+    spin_cycle();
     return weft_suspend() == 0 ? 7 : 1;
 }
 

@@ -118,15 +118,11 @@ static weft_value spin_children_that_spin(void *arg)
     return 9;
 }
 
-TEST_PROGRAM(a_fiber_spun_under_an_ending_parent_is_ended_too, 9, "")
-{ /* T104, P16 */
-    return (int)weft_await(weft_spin(spin_children_that_spin, as_arg(3)));
-}
-
-TEST_PROGRAM(a_fiber_spun_under_main_as_the_process_ends_is_ended_too, 9, "")
-{ /* T104, P33 */
-    spin_children_that_spin(as_arg(3));
-    return 9;
+TEST_PROGRAM(a_fiber_spun_under_an_ending_parent_or_main_is_ended_too, 9, "")
+{ /* T104, P16, P33 */
+    if (weft_await(weft_spin(spin_children_that_spin, as_arg(3))) != 9)
+        return 1;
+    return (int)spin_children_that_spin(as_arg(3));
 }
 
 static void attach_to_self(void *arg)

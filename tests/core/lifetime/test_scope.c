@@ -3,58 +3,21 @@
 
 #include <malloc.h>
 
-TEST(move_on_after_ends_the_block_and_later_calls_block_again)
-{ /* P41 */
-    int inside = 0;
-    WEFT_MOVE_ON_AFTER(0.001) {
-        inside = weft_sleep(60);
-        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-    }
-    ck_assert_int_eq(inside, -ECANCELED);
-    ck_assert_int_eq(weft_sleep(0.001), 0);
-}
-
-TEST(an_expired_deadline_is_reported_as_timed_out)
+TEST(an_expired_deadline_ends_the_block_and_later_calls_block_again)
 { /* P41 */
     int rc = 1;
+    WEFT_MOVE_ON_AFTER(0.001) {
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
     WEFT_CANCEL_AFTER(0.001, rc) {
         ck_assert_int_eq(rc, 0);
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-}
-
-TEST(a_block_that_ends_in_time_results_in_0)
-{ /* P41 */
-    int rc = 1;
     WEFT_CANCEL_AFTER(60, rc)
         ck_assert_int_eq(weft_sleep(0.001), 0);
     ck_assert_int_eq(rc, 0);
-}
-
-TEST(an_inner_deadline_cancels_only_the_inner_scope)
-{ /* P41 */
-    int outer = 1, inner = 1;
-    WEFT_CANCEL_AFTER(60, outer) {
-        WEFT_CANCEL_AFTER(0.001, inner)
-            ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-        ck_assert_int_eq(inner, -ETIMEDOUT);
-        ck_assert_int_eq(weft_sleep(0.001), 0);
-    }
-    ck_assert_int_eq(outer, 0);
-}
-
-TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
-{ /* P41 */
-    int outer = 1, inner = 1;
-    WEFT_CANCEL_AFTER(0.001, outer) {
-        WEFT_CANCEL_AFTER(60, inner)
-            ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-        ck_assert_int_eq(inner, 0);
-        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-    }
-    ck_assert_int_eq(outer, -ETIMEDOUT);
-    ck_assert_int_eq(weft_snooze(), 0);
 }
 
 TEST(of_five_nested_scopes_only_the_expired_one_times_out)
@@ -89,13 +52,18 @@ TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
 
-TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
+TEST(an_outer_deadline_can_be_moved_before_the_inner_one_and_later_again)
 { /* P42 */
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, INFINITY), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
     ck_assert_int_eq(weft_scope_reset(&outer, 0.001), 0);
+    double begin = weft_now();
+    ck_assert_int_eq(weft_scope_reset(&outer, 0.005), 0);
     ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    ck_assert_double_ge(weft_now() - begin, 0.0049);
+    ck_assert_int_eq(weft_scope_reset(&inner, INFINITY), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
@@ -116,29 +84,17 @@ TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-TEST(a_million_resets_allocate_no_memory)
+TEST(resets_allocate_no_memory)
 { /* P43 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1), 0);
     size_t before = mallinfo2().uordblks;
-    for (int i = 0; i < 1000000; i++)
+    for (int i = 0; i < 100000; i++)
         if (weft_scope_reset(&scope, 10 + i % 1000) != 0)
             ck_abort_msg("reset %d failed", i);
     ck_assert_uint_eq(mallinfo2().uordblks, before);
     ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
-}
-
-TEST(a_hundred_scopes_in_sequence_can_expire_at_once)
-{ /* P43 */
-    for (int i = 0; i < 100; i++) {
-        int rc = 1;
-        WEFT_CANCEL_AFTER(0, rc)
-            ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        ck_assert_int_eq(rc, -ETIMEDOUT);
-        ck_assert_int_eq(weft_snooze(), 0);
-    }
-    ck_assert_uint_eq(armed_timers(), 0);
 }
 
 static int fail_inside_a_block(int *rc)
@@ -148,18 +104,13 @@ static int fail_inside_a_block(int *rc)
     return 0;
 }
 
-TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
-{ /* P45 */
+TEST(an_error_of_the_body_is_not_mistaken_for_the_deadline_and_disarms_the_timer)
+{ /* P45, P22 */
     int rc = 1;
     ck_assert_int_eq(fail_inside_a_block(&rc), -ENOENT);
     ck_assert_int_eq(rc, 0);
     ck_assert_str_eq(weft_error()->message, "nothing there");
     ck_assert_uint_eq(armed_timers(), 0);
-}
-
-TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
-{ /* P45, P22 */
-    int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
         weft_raise(weft_self(), -EIO, "from elsewhere");
         ck_assert_int_eq(weft_sleep(60), -EIO);
@@ -167,17 +118,6 @@ TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
     }
     ck_assert_int_eq(rc, 0);
     ck_assert_uint_eq(armed_timers(), 0);
-}
-
-TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
-{ /* P46 */
-    bool is_entered = false;
-    WEFT_MOVE_ON_AFTER(0) {
-        is_entered = true;
-        ck_assert(weft_is_cancelled());
-        ck_assert_int_eq(weft_snooze(), -ECANCELED);
-    }
-    ck_assert(is_entered);
 }
 
 TEST(an_infinite_time_arms_no_timer)
@@ -199,8 +139,7 @@ static void assert_time_refused(double time_s)
     WEFT_CANCEL_AFTER(time_s, rc)
         ck_abort_msg("entered");
     ck_assert_int_eq(rc, -EINVAL);
-    ck_assert_int_eq(weft_error()->code, -EINVAL);
-    ck_assert_uint_gt(strlen(weft_error()->message), 0);
+    ck_assert_any_error(-EINVAL);
     WEFT_MOVE_ON_AFTER(time_s)
         ck_abort_msg("entered");
     WEFT_SHIELD(time_s)
@@ -213,10 +152,9 @@ static void assert_time_refused(double time_s)
 
 TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
 { /* P46 */
-    assert_time_refused(-1);
-    assert_time_refused(-1e-12);
-    assert_time_refused(-INFINITY);
-    assert_time_refused(NAN);
+    static const double times[] = {-1, -1e-12, -INFINITY, NAN};
+    for (size_t i = 0; i < COUNT_OF(times); i++)
+        assert_time_refused(times[i]);
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
@@ -227,10 +165,20 @@ static int compute_in_a_finished_scope(void)
     return 0;
 }
 
-TEST(a_body_that_never_blocks_keeps_its_value)
-{ /* P46 */
-    ck_assert_int_eq(compute_in_a_finished_scope(), 42);
+TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
+{ /* P43, P46 */
+    for (int i = 0; i < 100; i++) {
+        int rc = 1;
+        WEFT_CANCEL_AFTER(0, rc) {
+            ck_assert(weft_is_cancelled());
+            ck_assert_int_eq(weft_snooze(), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+    ck_assert_int_eq(compute_in_a_finished_scope(), 42); /* a body that never blocks */
     ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 
 TEST(computing_code_can_poll_for_cancellation)
@@ -268,9 +216,9 @@ static void leave_scopes_by_return(int *rc)
     ck_abort_msg("not left");
 }
 
-TEST(return_and_goto_close_every_scope_that_they_leave)
+TEST(return_goto_break_and_continue_close_every_scope_that_they_leave)
 { /* P41 */
-    int rc = 1;
+    int rc = 1, rounds = 0;
     leave_scopes_by_goto(&rc);
     ck_assert_int_eq(rc, 0);
     ck_assert_uint_eq(armed_timers(), 0);
@@ -278,15 +226,7 @@ TEST(return_and_goto_close_every_scope_that_they_leave)
     leave_scopes_by_return(&rc);
     ck_assert_int_eq(rc, 0);
     ck_assert_uint_eq(armed_timers(), 0);
-    WEFT_CANCEL_AFTER(0.001, rc)
-        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-}
-
-TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
-{ /* P41 */
-    int rounds = 0, rc = 1;
-    for (; rounds < 3; rounds++) {
+    for (; rounds < 3; rounds++) { /* break and continue do not leave this loop */
         WEFT_CANCEL_AFTER(60, rc) {
             if (rounds == 1)
                 break;
@@ -296,53 +236,32 @@ TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
         ck_assert_uint_eq(armed_timers(), 0);
     }
     ck_assert_int_eq(rounds, 3);
-}
-
-TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
-{ /* P41 */
-    int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
         if (weft_sleep(60) < 0)
             break;
-        ck_abort_msg("slept");
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 
-TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
+FIBER(close_scope, weft_scope_close(arg))
+
+TEST(only_its_fiber_can_close_a_scope_that_is_open_and_innermost)
 { /* P41 */
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 60), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
+    ck_assert_int_eq(weft_await(weft_spin(close_scope, &inner)), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
     ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&inner), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&outer), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
+    ck_assert_int_eq(weft_scope_cancel(&outer), -EINVAL);
+    ck_assert_int_eq(weft_scope_reset(&outer, 1), -EINVAL);
     ck_assert_int_eq(weft_scope_close(NULL), -EINVAL);
     ck_assert_uint_eq(armed_timers(), 0);
-}
-
-TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
-{ /* P41 */
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
-    ck_assert_int_eq(weft_scope_close(&scope), 0);
-    ck_assert_int_eq(weft_scope_cancel(&scope), -EINVAL);
-    ck_assert_int_eq(weft_scope_reset(&scope, 1), -EINVAL);
-    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_snooze(), 0);
-}
-
-FIBER(close_scope, weft_scope_close(arg))
-
-TEST(a_fiber_cannot_close_the_scope_of_another)
-{ /* P41 */
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
-    ck_assert_int_eq(weft_await(weft_spin(close_scope, &scope)), -EINVAL);
-    ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 
 static weft_value sleep_in_scope(void *arg)
@@ -355,7 +274,7 @@ static weft_value sleep_in_scope(void *arg)
     return slept == -ECANCELED && is_cancelled && rc == 0 && weft_sleep(0.001) == 0 ? 42 : 1;
 }
 
-TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
+TEST(a_cancelled_scope_does_not_time_out)
 { /* P41 */
     weft_scope scope;
     weft_fiber f = weft_spin(sleep_in_scope, &scope);
@@ -366,12 +285,7 @@ TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
     ck_assert_int_eq(weft_scope_reset(&scope, 60), -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_await(f), 42);
-}
-
-TEST(a_fiber_can_cancel_its_own_scope)
-{ /* P41 */
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
+    ck_assert_int_eq(weft_scope_open(&scope, 60), 0); /* a scope of the caller */
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
     ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
@@ -420,63 +334,18 @@ TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
     weft_close(fd[1]);
 }
 
-TEST(an_await_that_times_out_leaves_the_fiber_unchanged)
-{ /* T32, T33, T34, P21 */
+TEST(a_scope_affects_its_fiber_and_not_the_child_that_it_awaits)
+{ /* T32, T33, T34, P21, P41 */
     int rc = 1;
-    weft_fiber f = weft_spin(sleep_shortly, (void *)7);
-    WEFT_CANCEL_AFTER(0, rc)
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
-    weft_snooze();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_scope_close(&scope), 0);
-    ck_assert_int_eq(weft_await(f), 7);
-}
-
-static weft_value set_flag(void *arg)
-{
-    *(bool *)arg = true;
-    return 0;
-}
-
-TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
-{ /* P41 */
-    bool is_set = false;
-    weft_spin(set_flag, &is_set);
-    WEFT_MOVE_ON_AFTER(0) {
-        while (!is_set)
-            weft_sleep(1);
-    }
-    ck_assert(is_set);
-}
-
-TEST(a_scope_affects_its_fiber_and_not_the_children)
-{ /* P41 */
     weft_fiber f = 0;
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_CANCEL_AFTER(0, rc) {
         f = weft_spin(sleep_shortly, (void *)7);
-        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
     }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_await(f), 7);
-}
-
-static weft_value leave_scopes_open(void *arg)
-{
-    weft_scope *scopes = arg;
-    weft_scope_open(&scopes[0], 60);
-    weft_shield_open(&scopes[1], 60);
-    return 42;
-}
-
-TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
-{ /* P45 */
-    weft_scope scopes[2];
-    ck_assert_int_eq(weft_await(weft_spin(leave_scopes_open, scopes)), 42);
-    ck_assert_uint_eq(armed_timers(), 0);
-    ck_assert_int_eq(weft_scope_cancel(&scopes[0]), -EINVAL);
-    ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, (void *)7)), 7);
 }
 
 static weft_value sleep_in_and_after_shield(void *arg)
@@ -525,17 +394,6 @@ TEST(a_shield_protects_for_at_most_its_time)
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(rc[i], -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
-}
-
-TEST(the_end_of_a_shield_does_not_cancel_its_body)
-{ /* DESIGN 6 */
-    bool is_past = false;
-    WEFT_SHIELD(0.001) {
-        ck_assert_int_eq(weft_sleep(0.003), 0);
-        ck_assert_int_eq(weft_sleep(0.001), 0);
-        is_past = true;
-    }
-    ck_assert(is_past);
 }
 
 static weft_value sleep_shielded_from_errors(void *arg)
@@ -592,7 +450,7 @@ TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
     ck_assert_int_eq(outer, 0); /* the deadline has interrupted no call */
 }
 
-TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
+TEST(a_deadline_outside_a_shield_is_delayed_until_its_end_which_does_not_cancel_its_body)
 { /* DESIGN 6 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -601,6 +459,10 @@ TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
+    WEFT_SHIELD(0.001) {
+        ck_assert_int_eq(weft_sleep(0.003), 0);
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    }
 }
 
 static void run_deep_in_the_stack(void *arg)
@@ -613,43 +475,23 @@ static void run_deep_in_the_stack(void *arg)
 
 static weft_value leave_deadlines_open(void *arg)
 {
-    weft_scope outer, inner;
-    weft_scope_open(&outer, 60);
-    weft_scope_open(&inner, 30);
+    weft_scope on_stack, *scopes = arg;
+    weft_scope_open(&scopes[0], 60);
+    weft_shield_open(&scopes[1], 60);
+    weft_scope_open(&on_stack, 30);
     weft_defer(run_deep_in_the_stack, NULL);
-    return (weft_value)arg;
+    return 42;
 }
 
-TEST(scopes_left_open_may_be_in_a_returned_frame)
-{
-    ck_assert_int_eq(weft_await(weft_spin(leave_deadlines_open, (void *)42)), 42);
+TEST(scopes_that_a_fiber_left_open_are_closed_also_in_a_returned_frame)
+{ /* P45 */
+    weft_scope scopes[2];
+    ck_assert_int_eq(weft_await(weft_spin(leave_deadlines_open, scopes)), 42);
     ck_assert_uint_eq(armed_timers(), 0);
-}
-
-FIBER(open_scope_and_end, weft_scope_open(arg, 60))
-
-TEST(a_scope_that_a_fiber_left_open_is_closed)
-{
-    weft_scope scope;
-    weft_fiber f = weft_spin(open_scope_and_end, &scope);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, NULL)), 0); /* in the same record */
-    ck_assert_int_eq(weft_scope_cancel(&scope), -EINVAL);
-    ck_assert_int_eq(weft_scope_reset(&scope, 1), -EINVAL);
-    ck_assert_int_eq(weft_scope_close(&scope), -EINVAL);
-}
-
-TEST(an_outer_deadline_that_is_moved_later_expires_at_the_new_time)
-{
-    weft_scope outer, inner;
-    ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
-    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
-    ck_assert_int_eq(weft_scope_reset(&outer, 0.005), 0);
-    double begin = weft_now();
-    ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-    ck_assert_double_ge(weft_now() - begin, 0.0049);
-    ck_assert_int_eq(weft_scope_reset(&inner, INFINITY), 0);
-    ck_assert_uint_eq(armed_timers(), 0);
-    ck_assert_int_eq(weft_scope_close(&inner), 0);
-    ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
+    ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, (void *)7)), 7); /* in the same record */
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(weft_scope_cancel(&scopes[i]), -EINVAL);
+        ck_assert_int_eq(weft_scope_reset(&scopes[i], 1), -EINVAL);
+        ck_assert_int_eq(weft_scope_close(&scopes[i]), -EINVAL);
+    }
 }

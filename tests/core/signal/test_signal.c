@@ -134,7 +134,7 @@ TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
     raise(SIGUSR1);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
-    weft_spin(mark_and_return, (void *)"switched");
+    weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     ck_assert_trail("");
@@ -311,9 +311,9 @@ static weft_value mark_in_fiber(void *arg)
 
 TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
 {
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"old "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, "old "), 0);
     raise(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"new "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, "new "), 0);
     raise(SIGUSR1);
     let_signals_run();
     ck_assert_trail("new new ");
@@ -322,7 +322,7 @@ TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
 TEST(removing_a_handler_restores_the_previous_one)
 {
     install_own_handler(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"ours"), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, "ours"), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 0); /* not called while weft's handler is installed */
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
@@ -421,7 +421,7 @@ static void *register_and_end(void *arg)
 TEST(a_handler_ends_with_the_thread_that_registered_it)
 {
     install_own_handler(SIGUSR1);
-    ck_assert_ptr_null(start_and_join(register_and_end, (void *)"late"));
+    ck_assert_ptr_null(start_and_join(register_and_end, "late"));
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
     let_signals_run();
@@ -430,7 +430,7 @@ TEST(a_handler_ends_with_the_thread_that_registered_it)
 
 static void *register_and_suspend(void *arg)
 {
-    weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"removed");
+    weft_on_signal(SIGUSR1, mark_in_fiber, "removed");
     weft_tell(arg_id(arg), (weft_value)weft_self());
     return as_arg(weft_suspend());
 }
