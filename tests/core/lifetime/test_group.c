@@ -24,21 +24,77 @@ TEST(leaving_a_block_waits_for_its_fibers)
     ck_assert_int_eq(weft_await(b), -ESRCH); /* nothing remains of them */
 }
 
-static weft_value body_with_a_value(void *arg)
-{
-    WEFT_GROUP(g) {
-        weft_group_spin(&g, sleep_then_mark_if_slept, "1");
-        weft_group_spin(&g, sleep_then_mark_if_slept, "2");
-        mark("body ");
-        return 42;
-    }
-    return 1;
-}
+FIBER(cancel_group, weft_group_cancel(arg))
 
-TEST(returning_a_value_from_a_block_waits_for_its_fibers)
-{ /* P32, P17 */
-    ck_assert_int_eq(weft_await(weft_spin(body_with_a_value, NULL)), 42);
-    ck_assert_trail("body 12");
+/* A member is a function and its argument. The group is the argument of cancel_group. */
+static const struct {
+    const char *sentence;
+    struct {
+        weft_fn *fn;
+        const char *text;
+        int code;
+    } members[4];
+    const char *trail;
+    int rc;
+    enum { NEVER, FIRST, LAST } cancel; /* when the opener cancels the group */
+} member_rows[] = {
+    {"of two errors the first counts", /* P18 */
+     {{fail_when_cancelled, NULL, -EPIPE}, {fail_with, NULL, -EIO}, {fail_with, NULL, -EBADF}},
+     "failed ",
+     -EIO},
+    {"an error after the end of the body cancels the others too", /* P32 */
+     {{mark_when_cancelled, "1"}, {snooze_and_fail, NULL, -EIO}, {mark_when_cancelled, "2"}},
+     "12",
+     -EIO},
+    {"a cancelled group ends without an error", /* P16 */
+     {{mark_when_cancelled, "1"}, {mark_when_cancelled, "2"}},
+     "12",
+     0,
+     LAST},
+    {"a member may cancel its group while the caller waits for it",
+     {{mark_when_cancelled, "1"}, {cancel_group}, {mark_when_cancelled, "never ran"}},
+     "1",
+     0},
+    {"in a cancelled group a new fiber never runs", /* P23 */
+     {{mark_and_return, "ran"}},
+     "",
+     0,
+     FIRST},
+    {"the first error of cancelled members is the result", /* P18 */
+     {{fail_when_cancelled, NULL, -EIO},
+      {fail_when_cancelled, NULL, -EPIPE},
+      {mark_after_shield, "slow"}},
+     "failed failed slow",
+     -EIO,
+     LAST},
+};
+
+TEST_ROWS(the_members_of_each_row_end_with_its_trail_and_its_result, member_rows)
+{
+    weft_group g;
+    ck_assert_int_eq(weft_group_open(&g), 0);
+    if (member_rows[_i].cancel == FIRST)
+        weft_group_cancel(&g);
+    for (size_t i = 0; i < 4 && member_rows[_i].members[i].fn != NULL; i++) {
+        const char *text = member_rows[_i].members[i].text;
+        weft_fn *fn = member_rows[_i].members[i].fn;
+        weft_group_spin(&g, fn,
+                        fn == cancel_group ? &g
+                        : text != NULL     ? (void *)text
+                                           : as_arg(member_rows[_i].members[i].code));
+    }
+    if (member_rows[_i].cancel == LAST) {
+        weft_snooze();
+        ck_assert_int_eq(weft_group_cancel(&g), 0);
+        ck_assert_int_eq(weft_group_cancel(&g), 0);
+        ck_assert_trail("");
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_msg(weft_group_close(&g) == member_rows[_i].rc, "%s", member_rows[_i].sentence);
+    ck_assert_trail(member_rows[_i].trail);
+    if (member_rows[_i].rc < 0)
+        ck_assert_any_error(member_rows[_i].rc);
+    ck_assert_int_eq(weft_snooze(), 0);
 }
 
 TEST(a_group_without_live_fibers_is_closed_without_a_switch)
@@ -98,20 +154,6 @@ TEST(the_error_has_its_message_and_its_cause)
     ck_assert_uint_eq(weft_error()->fiber, source);
     ck_assert_str_eq(weft_error()->fiber_name, "source");
     ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
-}
-
-TEST(of_two_errors_the_first_counts)
-{ /* P18 */
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE));
-        weft_group_spin(&g, fail_with, as_arg(-EIO));
-        weft_group_spin(&g, fail_with, as_arg(-EBADF)); /* cancelled before it runs */
-    }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "broken");
-    ck_assert_trail("failed ");
-    ck_assert_int_eq(weft_snooze(), 0);
 }
 
 /* P32: once, with the message, and also when the block is left early. */
@@ -178,19 +220,6 @@ TEST(an_error_in_an_outer_group_cancels_the_inner_group)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
-{ /* P32 */
-    weft_group g;
-    ck_assert_int_eq(weft_group_open(&g), 0);
-    weft_group_spin(&g, mark_when_cancelled, "1");
-    weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
-    weft_group_spin(&g, mark_when_cancelled, "2");
-    ck_assert_int_eq(weft_group_close(&g), -EIO);
-    ck_assert_trail("12");
-    ck_assert_error(-EIO, "broken");
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-
 TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
 { /* P34 */
     int rc = 1;
@@ -205,6 +234,8 @@ TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
     ck_assert_int_eq(weft_await(waiter), -ECANCELED);
 }
 
+FIBER(detach_fiber, weft_detach(arg_id(arg)))
+
 TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
 { /* P27 */
     int rc = 1;
@@ -214,24 +245,14 @@ TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
         weft_snooze();
         ck_assert_int_eq(weft_detach(f), 0);
         ck_assert_uint_eq(weft_group_count(&g), 0);
+        /* The group waits for its last member, which is detached then. */
+        weft_spin(detach_fiber, id_arg(weft_group_spin(&g, suspend, NULL)));
     }
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(weft_schedule(f, -EPIPE), 0);
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_await(f), -EPIPE);
-}
-
-FIBER(detach_fiber, weft_detach(arg_id(arg)))
-
-TEST(detaching_the_last_member_ends_the_wait)
-{ /* P27 */
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_fiber f = weft_group_spin(&g, suspend, NULL);
-        weft_spin(detach_fiber, id_arg(f));
-    }
-    ck_assert_int_eq(rc, 0);
 }
 
 TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
@@ -252,73 +273,7 @@ TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
     ck_assert_trail("");
 }
 
-TEST(a_cancelled_group_ends_without_an_error)
-{ /* P16 */
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_group_spin(&g, mark_when_cancelled, "2");
-        weft_snooze();
-        ck_assert_int_eq(weft_group_cancel(&g), 0);
-        ck_assert_int_eq(weft_group_cancel(&g), 0);
-        ck_assert_trail("");
-        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, 0);
-    ck_assert_trail("12");
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-
-FIBER(cancel_group, weft_group_cancel(arg))
-
-TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
-{
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_group_spin(&g, cancel_group, &g);
-        weft_group_spin(&g, mark_when_cancelled, "never ran");
-    }
-    ck_assert_int_eq(rc, 0);
-    ck_assert_trail("1");
-}
-
-TEST(in_a_cancelled_group_a_new_fiber_never_runs)
-{ /* P23 */
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_cancel(&g);
-        weft_fiber f = weft_group_spin(&g, mark_and_return, "ran");
-        ck_assert_uint_ne(f, 0);
-        ck_assert_uint_eq(weft_group_count(&g), 1);
-    }
-    ck_assert_int_eq(rc, 0);
-    ck_assert_trail("");
-}
-
-TEST(the_first_error_of_cancelled_members_is_the_result)
-{ /* P18 */
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, fail_when_cancelled, as_arg(-EIO));
-        weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE));
-        weft_group_spin(&g, mark_after_shield, "slow");
-        weft_snooze();
-        weft_group_cancel(&g);
-    }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "broken clean-up");
-    ck_assert_trail("failed failed slow");
-}
-
 static int counted;
-
-static weft_value count_and_wait(void *arg)
-{
-    weft_value rc = weft_suspend();
-    counted += rc == -ECANCELED;
-    return rc;
-}
 
 static weft_value count_one(void *arg)
 {
@@ -327,7 +282,7 @@ static weft_value count_one(void *arg)
     return 0;
 }
 
-TEST(many_members_end_with_their_group)
+TEST(many_members_end_with_their_group_and_with_one_error)
 { /* P28 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -337,18 +292,13 @@ TEST(many_members_end_with_their_group)
     }
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(counted, MANY_FIBERS);
-}
-
-TEST(one_error_ends_many_members)
-{ /* P28 */
-    int rc = 1;
     WEFT_GROUP(g, rc) {
         for (int i = 1; i < MANY_FIBERS; i++)
-            weft_group_spin(&g, count_and_wait, NULL);
+            weft_group_spin(&g, suspend, NULL);
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_int_eq(counted, MANY_FIBERS - 1);
+    ck_assert_uint_eq(stats().fibers, 0);
 }
 
 static weft_group *deep_group;
