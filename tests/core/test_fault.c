@@ -70,25 +70,17 @@ static weft_fiber spin_one_of_many(int i, weft_value *expected)
     return weft_spin_with(sum_of_copy, copied, &options);
 }
 
-static bool spin_all_kinds(void)
-{
+TEST_FAULTS(fibers_of_all_kinds_are_created_completely_or_not_at_all)
+{ /* T48, T50, T51 */
     static weft_fiber f[FIBERS];
     static weft_value expected[FIBERS];
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
     for (int i = 0; i < FIBERS; i++)
         is_done &= (f[i] = require_created(spin_one_of_many(i, &expected[i]))) != 0;
     for (int i = 0; i < FIBERS; i++)
         if (f[i] != 0)
             REQUIRE(weft_await(f[i]) == expected[i]);
-    weft_error_clear();
     return is_done;
-}
-
-TEST(fibers_of_all_kinds_are_created_completely_or_not_at_all)
-{ /* T48, T50, T51 */
-    fail_each_call(spin_all_kinds);
 }
 
 static int runs;
@@ -101,10 +93,8 @@ static weft_value count_run_twice(void *arg)
     return rc;
 }
 
-static bool go_and_start(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(fibers_that_were_spun_or_started_run_and_no_others)
+{ /* P1, T8 */
     runs = 0;
     int made = 0;
     for (int i = 0; i < 70; i++)
@@ -123,13 +113,7 @@ static bool go_and_start(void)
         REQUIRE(weft_await(f) == 0);
         REQUIRE(runs == 2);
     }
-    weft_error_clear();
     return made == 80;
-}
-
-TEST(fibers_that_were_spun_or_started_run_and_no_others)
-{ /* P1, T8 */
-    fail_each_call(go_and_start);
 }
 
 static weft_value sleep_in_scopes(void *arg)
@@ -145,10 +129,9 @@ static weft_value sleep_in_scopes(void *arg)
     return weft_sleep(0.0005);
 }
 
-static bool sleep_in_fibers(void)
+/* P41, P46: time needs no memory, and a failed poll is repeated. */
+TEST_FAULTS(deadlines_and_sleeps_work_with_any_fault)
 {
-    if (!become_a_cord())
-        return false;
     int made = 0;
     for (int i = 0; i < 10; i++)
         made += require_created(weft_spin(sleep_in_scopes, NULL)) != 0;
@@ -157,14 +140,7 @@ static bool sleep_in_fibers(void)
     REQUIRE(living == made);
     for (int i = 0; i < living; i++)
         REQUIRE(weft_await(f[i]) == 0);
-    weft_error_clear();
     return made == 10;
-}
-
-/* P41, P46: time needs no memory, and a failed poll is repeated. */
-TEST(deadlines_and_sleeps_work_with_any_fault)
-{
-    fail_each_call(sleep_in_fibers);
 }
 
 static int defers_run, values_destroyed;
@@ -201,11 +177,9 @@ static weft_value defer_set_and_allocate(void *arg)
     return weft_snooze();
 }
 
-static bool use_fiber_state(void)
-{
+TEST_FAULTS(deferred_calls_locals_and_memory_are_available_or_refused)
+{ /* P24, T105 */
     static weft_key key;
-    if (!become_a_cord())
-        return false;
     if (key == 0)
         key = weft_key_new(count_destroyed);
     owner o = {.key = key};
@@ -218,13 +192,7 @@ static bool use_fiber_state(void)
     }
     REQUIRE(defers_run == o.defers_left);
     REQUIRE(values_destroyed == o.values_set);
-    weft_error_clear();
     return made == 3 && o.defers_left == 9 && o.values_set == 3 && o.blocks == 9;
-}
-
-TEST(deferred_calls_locals_and_memory_are_available_or_refused)
-{ /* P24, T105 */
-    fail_each_call(use_fiber_state);
 }
 
 /* The error of the child arrives at the next blocking call. The fiber ends with it. */
@@ -257,10 +225,12 @@ static bool raise_two(weft_fiber f)
     return is_first && is_second;
 }
 
-static bool propagate_errors(void)
+/*
+ * P19, P20, P21, T25: a message may be lost without memory, but a code never is. No error is
+ * reported twice.
+ */
+TEST_FAULTS(error_codes_arrive_once_even_without_their_messages)
 {
-    if (!become_a_cord())
-        return false;
     int made = 0;
     for (int i = 0; i < 3; i++) {
         weft_fiber f = require_created(weft_spin(return_child_error, as_arg(EPROTO)));
@@ -282,17 +252,7 @@ static bool propagate_errors(void)
         REQUIRE(weft_snooze() == 0);
         made += raise_two(f);
     }
-    weft_error_clear();
     return made == 7;
-}
-
-/*
- * P19, P20, P21, T25: a message may be lost without memory, but a code never is. No error is
- * reported twice.
- */
-TEST(error_codes_arrive_once_even_without_their_messages)
-{
-    fail_each_call(propagate_errors);
 }
 
 /* Spin n fibers. Return the number that succeeded. */
@@ -313,12 +273,10 @@ static void await_each(const weft_fiber *f, size_t n)
 }
 
 /* A refused wait for several fibers has no effect. */
-static bool await_several(void)
-{
+TEST_FAULTS(a_wait_for_several_fibers_succeeds_or_changes_nothing)
+{ /* P34, P35, P37 */
     weft_fiber f[8];
     weft_value out[8];
-    if (!become_a_cord())
-        return false;
     size_t n = spin_some(f, COUNT_OF(f));
     bool is_done = n == COUNT_OF(f);
     if (REQUIRE_OR_FAULT(weft_await_all(f, n, out))) {
@@ -335,19 +293,11 @@ static bool await_several(void)
         REQUIRE(n == 0 || out[0] == first + 1);
     else
         await_each(f, n);
-    weft_error_clear();
     return is_done && first >= 0;
 }
 
-TEST(a_wait_for_several_fibers_succeeds_or_changes_nothing)
-{ /* P34, P35, P37 */
-    fail_each_call(await_several);
-}
-
-static bool restart_ended_fiber(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(an_ended_fiber_restarts_or_remains_unchanged)
+{ /* P31 */
     runs = 0;
     weft_fiber f = require_created(weft_spin(count_run_twice, NULL));
     bool is_done = f != 0;
@@ -359,13 +309,7 @@ static bool restart_ended_fiber(void)
         REQUIRE(weft_await(f) == 0);
         REQUIRE(runs == (is_done ? 4 : 2));
     }
-    weft_error_clear();
     return is_done;
-}
-
-TEST(an_ended_fiber_restarts_or_remains_unchanged)
-{ /* P31 */
-    fail_each_call(restart_ended_fiber);
 }
 
 static int count_fiber(const weft_info *info, void *count)
@@ -374,10 +318,8 @@ static int count_fiber(const weft_info *info, void *count)
     return 0;
 }
 
-static bool inspect_fibers(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(inspection_works_with_any_fault)
+{ /* T20, T21 */
     weft_fiber f[8];
     size_t n = spin_some(f, COUNT_OF(f));
     weft_snooze();
@@ -392,11 +334,5 @@ static bool inspect_fibers(void)
         REQUIRE(weft_backtrace(f[i], frames, COUNT_OF(frames)) >= 0);
     }
     await_each(f, n);
-    weft_error_clear();
     return n == COUNT_OF(f);
-}
-
-TEST(inspection_works_with_any_fault)
-{ /* T20, T21 */
-    fail_each_call(inspect_fibers);
 }
