@@ -4,11 +4,23 @@
 
 #include <sched.h>
 
-TEST(a_cord_runs_a_function_and_join_returns_its_value)
+static weft_value fail_twice(void *arg)
+{
+    weft_fail(-ENOENT, "no such table");
+    return weft_fail(-EIO, "%s cannot be read", (const char *)arg);
+}
+
+TEST(a_join_returns_the_value_or_the_error_with_its_message_and_its_cause)
 {
     weft_cord cord = start_cord(return_arg, as_arg(42));
     ck_assert_int_eq(weft_cord_join(cord), 42);
     ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
+    cord = start_cord(fail_twice, "x");
+    await_cord_end(cord);
+    ck_assert_int_eq(weft_cord_join(cord), -EIO);
+    ck_assert_error(-EIO, "x cannot be read");
+    ck_assert_ptr_nonnull(weft_error()->cause);
+    ck_assert_str_eq(weft_error()->cause->message, "no such table");
 }
 
 TEST(a_join_before_the_end_returns_the_error_with_its_message)
@@ -20,28 +32,6 @@ TEST(a_join_before_the_end_returns_the_error_with_its_message)
                      -EIO); /* the error fails its main fiber, which returns it */
     ck_assert_error(-EIO, "broken");
     ck_assert_uint_eq(weft_error()->fiber, failing);
-}
-
-TEST(a_join_after_the_end_returns_the_error_with_its_message)
-{
-    weft_cord cord = start_cord(fail_with, as_arg(-EIO));
-    await_cord_end(cord);
-    ck_assert_int_eq(weft_cord_join(cord), -EIO);
-    ck_assert_error(-EIO, "broken");
-}
-
-static weft_value fail_twice(void *arg)
-{
-    weft_fail(-ENOENT, "no such table");
-    return weft_fail(-EIO, "%s cannot be read", (const char *)arg);
-}
-
-TEST(a_join_returns_the_causes_of_an_error)
-{
-    ck_assert_int_eq(weft_cord_join(start_cord(fail_twice, "x")), -EIO);
-    ck_assert_error(-EIO, "x cannot be read");
-    ck_assert_ptr_nonnull(weft_error()->cause);
-    ck_assert_str_eq(weft_error()->cause->message, "no such table");
 }
 
 FIBER(join_arg_cord, weft_cord_join(arg_id(arg)))
@@ -72,30 +62,25 @@ static void *call_weft(void *arg)
     return NULL;
 }
 
-TEST(only_a_cord_that_was_started_can_be_joined_or_cancelled)
+FIBER(join_own, weft_cord_join(weft_main()))
+
+TEST(only_another_cord_that_was_started_can_be_joined_or_cancelled)
 {
     ck_assert_int_eq(weft_cord_join(0), -ESRCH);
     ck_assert_int_eq(weft_cord_cancel(0), -ESRCH);
     ck_assert_int_eq(weft_cord_join(weft_cord_self()), -EDEADLK);
     ck_assert_int_eq(weft_cord_cancel(weft_cord_self()), -EINVAL);
     ck_assert_int_eq(weft_cord_join(weft_spin(suspend, NULL)), -ESRCH);
+    ck_assert_int_eq(weft_cord_join(start_cord(join_own, NULL)), -EDEADLK);
     _Atomic(weft_cord) other = 0;
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, call_weft, &other), 0);
+    pthread_t thread = start_thread(call_weft, &other);
     while (atomic_load(&other) == 0)
         sched_yield();
     ck_assert_int_eq(weft_cord_join(other), -EINVAL);
     ck_assert_int_eq(weft_cord_cancel(other), -EINVAL);
     ck_assert_any_error(-EINVAL);
     atomic_store(&other, 0);
-    pthread_join(thread, NULL);
-}
-
-FIBER(join_own, weft_cord_join(weft_main()))
-
-TEST(a_fiber_cannot_join_its_own_cord)
-{
-    ck_assert_int_eq(weft_cord_join(start_cord(join_own, NULL)), -EDEADLK);
+    join_thread(thread);
 }
 
 /* The order in which the fibers of a cord have ended. */
@@ -162,41 +147,43 @@ TEST(a_cord_that_only_computes_can_see_that_it_is_cancelled)
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED); /* whatever it returned */
 }
 
-TEST(a_deadline_ends_the_join_and_not_the_cord)
+TEST(a_deadline_an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord)
 {
     weft_cord cord = start_waiting_cord();
     int rc;
     WEFT_CANCEL_AFTER(0.01, rc)
         ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
     ck_assert_int_eq(rc, -ETIMEDOUT);
+    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
+    ck_assert_int_eq(weft_schedule(joiner, 9), -EBUSY); /* a stray schedule does not */
+    ck_assert_int_eq(weft_interrupt(joiner, -7), 0);
+    ck_assert_int_eq(weft_await(joiner), -7);
+    joiner = spin_waiting(join_arg_cord, id_arg(cord));
+    weft_raise(joiner, -EPROTO, "enough");
+    ck_assert_int_eq(weft_await(joiner), -EPROTO);
     ck_assert_int_eq(weft_tell(cord, 1), 0);
     weft_cord_cancel(cord);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
 
-TEST(an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord)
+static weft_value join_when_cancelled(void *arg)
 {
-    weft_cord cord = start_waiting_cord();
-    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
-    ck_assert_int_eq(weft_interrupt(joiner, -7), 0);
-    ck_assert_int_eq(weft_await(joiner), -7);
-    joiner = weft_spin(join_arg_cord, id_arg(cord));
-    let_run();
-    weft_raise(joiner, -EPROTO, "enough");
-    ck_assert_int_eq(weft_await(joiner), -EPROTO);
-    ck_assert_int_eq(weft_tell(cord, 1), 0);
-    weft_cord_cancel(cord);
-    weft_cord_join(cord);
+    weft_sleep(INFINITY);
+    return weft_cord_join(arg_id(arg));
 }
 
-TEST(a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end)
+TEST(a_joiner_cancelled_before_or_during_the_join_cancels_the_cord_and_waits_for_its_end)
 {
-    weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
-    ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
-    ck_assert_int_eq(cancel_and_await(joiner), -ECANCELED);
-    ck_assert_int_eq(cleanups, 3);
-    ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
+    for (int i = 0; i < 2; i++) {
+        cleanups = 0;
+        weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
+        ck_assert_int_eq(weft_receive(), 1);
+        weft_fiber joiner =
+            spin_waiting(i == 0 ? join_arg_cord : join_when_cancelled, id_arg(cord));
+        ck_assert_int_eq(cancel_and_await(joiner), -ECANCELED);
+        ck_assert_int_eq(cleanups, 3);
+        ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
+    }
 }
 
 static weft_value tell_if_grace(void *arg)
@@ -213,31 +200,6 @@ TEST(a_joiner_terminated_with_a_grace_time_passes_it_to_the_cord)
     weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
     ck_assert_int_eq(weft_terminate(joiner, 100), 0);
     ck_assert_int_eq(weft_receive(), 1);
-}
-
-static weft_value join_when_cancelled(void *arg)
-{
-    weft_sleep(INFINITY);
-    return weft_cord_join(arg_id(arg));
-}
-
-TEST(a_join_in_a_cancelled_fiber_cancels_the_cord_and_waits_for_its_end)
-{
-    weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
-    ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = spin_waiting(join_when_cancelled, id_arg(cord));
-    ck_assert_int_eq(cancel_and_await(joiner), -ECANCELED);
-    ck_assert_int_eq(cleanups, 3);
-    ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
-}
-
-TEST(a_stray_schedule_does_not_end_a_join)
-{
-    weft_cord cord = start_waiting_cord();
-    weft_fiber joiner = spin_waiting(join_arg_cord, id_arg(cord));
-    ck_assert_int_eq(weft_schedule(joiner, 9), -EBUSY);
-    weft_cord_cancel(cord);
-    ck_assert_int_eq(weft_await(joiner), -ECANCELED);
 }
 
 static weft_value end_with_joining_child(void *arg)
@@ -296,9 +258,7 @@ static void *become_cord_with_name(void *arg)
 TEST(a_thread_that_becomes_a_cord_keeps_its_name)
 {
     char name[16] = "";
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, become_cord_with_name, name), 0);
-    pthread_join(thread, NULL);
+    join_thread(start_thread(become_cord_with_name, name));
     ck_assert_str_eq(name, "mine");
 }
 
@@ -341,14 +301,13 @@ TEST(each_cord_may_have_its_own_backend)
 
 TEST(invalid_options_are_refused)
 {
-    ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.cpu = -1}), 0);
-    ck_assert_any_error(-EINVAL);
-    ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.cpu = 100000}), 0);
-    ck_assert_any_error(-EINVAL);
-    ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.cpu = 1024}), 0);
-    ck_assert_any_error(-EINVAL);
-    ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.backend = "x"}), 0);
-    ck_assert_any_error(-EINVAL);
+    static const weft_cord_options bad[] = {
+        {.cpu = -1}, {.cpu = 100000}, {.cpu = 1024}, {.backend = "x"}};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        weft_error_clear();
+        ck_assert_uint_eq(weft_cord_start(suspend, NULL, &bad[i]), 0);
+        ck_assert_any_error(-EINVAL);
+    }
 }
 
 /* Process exit. */
@@ -385,7 +344,7 @@ static weft_value exit_with_7(void *arg)
     exit(7);
 }
 
-static int let_a_cord_exit(void)
+TEST_PROGRAM(a_cord_may_end_the_process, 7, "")
 {
     weft_cord_start(sleep_forever, NULL, NULL);
     weft_cord_start(exit_with_7, NULL, NULL);
@@ -393,19 +352,12 @@ static int let_a_cord_exit(void)
     return 0;
 }
 
-TEST(a_cord_may_end_the_process)
-{
-    ck_assert_int_eq(run_apart(let_a_cord_exit)->status, 7);
-}
-
 /* Deadlocks. */
 #if HAS_ONLY_OWN_THREADS
 
-FIBER(receive_message, weft_receive())
-
 TEST_PROGRAM_PRINTS(cords_that_wait_only_for_each_other_get_edeadlk, 3, "deadlock")
 {
-    weft_cord cord = weft_cord_start(receive_message, NULL, NULL);
+    weft_cord cord = weft_cord_start(receive_one, NULL, NULL);
     return weft_cord_join(cord) == -EDEADLK ? 3 : 4;
 }
 
@@ -413,7 +365,7 @@ static int join_three_in_deadlock(void)
 {
     weft_cord cords[3];
     for (int i = 0; i < 3; i++)
-        cords[i] = weft_cord_start(receive_message, NULL, NULL);
+        cords[i] = weft_cord_start(receive_one, NULL, NULL);
     int deadlocks = 0;
     for (int i = 0; i < 3; i++)
         deadlocks += weft_cord_join(cords[i]) == -EDEADLK;

@@ -10,16 +10,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* State of the calling fiber. */
-
-static void mark_local_freed(void *value)
-{
-    mark(value);
-}
-
 static weft_value fork_with_state(void *arg)
 {
-    weft_key key = weft_key_new(mark_local_freed);
+    weft_key key = weft_key_new(mark_arg);
     weft_local_set(key, "local");
     char *memory = weft_alloc(4);
     memcpy(memory, "mem", 4);
@@ -123,33 +116,25 @@ static weft_value return_from_child(void *arg)
     return *value;
 }
 
-static int returned;
-
-static int fork_and_return(void)
+static int fork_and_return(int returned)
 {
     weft_fiber sleeper = weft_spin(suspend_and_mark, "never ");
     weft_snooze();
     weft_value status = weft_await(
         weft_spin_with(return_from_child, &returned, &(weft_spin_options){.name = "forker"}));
     weft_cancel(sleeper);
-    if (strcmp(trail, "defer ") != 0)
-        return 98;
-    return (int)status;
+    return strcmp(trail, "defer ") == 0 ? (int)status : 98;
 }
 
-TEST(the_child_process_ends_when_the_function_returns)
+TEST_PROGRAM(the_child_process_ends_when_the_function_returns, 0, "")
 {
-    returned = 5;
-    assert_silent(run_apart(fork_and_return), 0);
+    return fork_and_return(5);
 }
 
-TEST(an_error_returned_by_the_function_in_the_child_is_reported)
+TEST_PROGRAM_PRINTS(an_error_returned_by_the_function_in_the_child_is_reported, 1,
+                    "weft: an error reached the main fiber", "forker")
 {
-    returned = -EIO;
-    const outcome *o = run_apart(fork_and_return);
-    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
-    assert_printed(o, "weft: an error reached the main fiber");
-    assert_printed(o, "forker");
+    return fork_and_return(-EIO);
 }
 
 static weft_value fork_recursively(void *arg)
@@ -179,11 +164,11 @@ TEST(a_child_can_fork_in_turn)
     require_runtime_works();
 }
 
-TEST(a_hundred_children_can_be_forked_one_after_the_other)
+TEST(many_children_can_be_forked_one_after_the_other)
 {
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 30; i++) {
         pid_t pid = weft_fork();
         if (pid == 0)
             _exit(weft_sleep(0) == 0 && weft_await(f) == -ESRCH ? i : 99);
@@ -250,17 +235,13 @@ static void list_kinds(char *text, size_t room)
     snprintf(text, room, "%d %d %d", counts[0], counts[1], counts[2]);
 }
 
-static bool has_libev(void)
-{
-    return strncmp(weft_backend_name(), "libev", 5) == 0;
-}
-
 TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
 {
     char before[64], after[64];
     require_runtime_works();
     list_kinds(before, sizeof before);
-    weft_cord cord = has_libev() ? 0 : weft_cord_start(NULL, NULL, NULL);
+    weft_cord cord =
+        strncmp(weft_backend_name(), "libev", 5) == 0 ? 0 : weft_cord_start(NULL, NULL, NULL);
     if (cord != 0)
         ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(3)), 3);
     pid_t pid = weft_fork();
@@ -338,16 +319,6 @@ TEST(a_child_of_any_cord_starts_its_own_threads)
     ck_assert_int_eq(fork_in_cord(id_arg(0)), 0);
 }
 
-static weft_value fork_in_worker(void *arg)
-{
-    pid_t pid = weft_fork();
-    if (pid != 0)
-        return wait_for_exit(pid);
-    require_runtime_works();
-    is_exiting_in_a_fiber = true;
-    return (weft_value)arg;
-}
-
 static void end_before_leak_check(void)
 {
     _exit(0);
@@ -377,15 +348,6 @@ TEST(the_cleanup_of_a_cord_can_fork)
     ck_assert_int_eq(wait_for_exit(child), 0);
 }
 
-TEST(a_child_forked_by_an_offloaded_function_ends_when_the_function_returns)
-{
-    if (HAS_TSAN ||
-        strcmp(weft_backend_name(), "sim") == 0) /* on sim, the function runs in this thread */
-        return;
-    ck_assert_int_eq(weft_offload(fork_in_worker, as_arg(3)), 0);
-    require_runtime_works();
-}
-
 static weft_value use_signals_in_a_child(void *arg)
 {
     int runs = 0;
@@ -393,6 +355,7 @@ static weft_value use_signals_in_a_child(void *arg)
     if (pid != 0)
         return wait_for_exit(pid);
     is_exiting_in_a_fiber = true;
+    require_runtime_works();
     require(weft_on_signal(SIGUSR1, increment_int, &runs) == 0);
     raise(SIGUSR1);
     while (runs == 0)
@@ -401,11 +364,17 @@ static weft_value use_signals_in_a_child(void *arg)
     return arg == NULL ? 0 : weft_fail(-EIO, "%s", (char *)arg);
 }
 
-TEST(the_child_of_an_offloaded_function_has_signals_and_ends_despite_other_fibers)
+/* On sim, an offloaded function runs in the calling thread. */
+static bool can_fork_in_worker(void)
 {
-    if (HAS_TSAN || strcmp(weft_backend_name(), "sim") == 0)
-        return;
-    ck_assert_int_eq(weft_offload(use_signals_in_a_child, NULL), 0);
+    return !HAS_TSAN && !runs_on("sim");
+}
+
+TEST(the_child_of_an_offloaded_function_has_signals_and_ends_when_the_function_returns)
+{
+    if (can_fork_in_worker())
+        ck_assert_int_eq(weft_offload(use_signals_in_a_child, NULL), 0);
+    require_runtime_works();
 }
 
 static int use_signals_and_fail(void)
@@ -415,12 +384,9 @@ static int use_signals_and_fail(void)
 
 TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
 {
-    const char *backend = getenv("WEFT_BACKEND");
-    if (HAS_TSAN || (backend != NULL && strcmp(backend, "sim") == 0))
-        return;
-    const outcome *o = run_apart(use_signals_and_fail);
-    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
-    assert_printed(o, "in a worker thread");
+    if (can_fork_in_worker())
+        assert_prints(run_apart(use_signals_and_fail), 1,
+                      (const char *[]){"in a worker thread", NULL});
 }
 
 static weft_value fail_in_cord(void *arg)
@@ -430,16 +396,10 @@ static weft_value fail_in_cord(void *arg)
     return pid == 0 ? weft_fail(-EIO, "%s", (char *)arg) : wait_for_exit(pid);
 }
 
-static int fork_in_main_of_cord(void)
+TEST_PROGRAM_PRINTS(the_function_of_a_cord_that_fails_in_the_child_fails_the_process, 1,
+                    "in a cord")
 {
     return (int)weft_cord_join(weft_cord_start(fail_in_cord, "in a cord", NULL));
-}
-
-TEST(the_function_of_a_cord_that_fails_in_the_child_fails_the_process)
-{
-    const outcome *o = run_apart(fork_in_main_of_cord);
-    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
-    assert_printed(o, "in a cord");
 }
 
 static atomic_bool is_done;
