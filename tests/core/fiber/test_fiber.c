@@ -6,27 +6,21 @@
 
 #include <limits.h>
 
-TEST(ids_are_not_used_again)
-{ /* T18 */
-    static weft_fiber ids[1000];
-    for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        ids[i] = weft_spin(return_arg, NULL);
-        ck_assert_uint_ne(ids[i], 0);
-        ck_assert_uint_ne(ids[i], weft_self());
-        for (size_t j = 0; j < i; j++)
-            ck_assert_uint_ne(ids[i], ids[j]);
-        if (i % 3 > 0)
-            ck_assert_int_eq(weft_await(ids[i]), 0);
-    }
-}
-
 FIBER(own_id, (weft_value)weft_self())
 
-TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
+TEST(ids_are_not_used_again_and_spin_returns_the_id_that_the_fiber_has)
 { /* T18 */
-    weft_fiber f = weft_spin(own_id, NULL);
-    ck_assert_uint_eq((weft_fiber)weft_await(f), f);
+    static weft_fiber ids[1000];
     ck_assert_uint_eq(weft_main(), weft_self());
+    for (size_t i = 0; i < COUNT_OF(ids); i++) {
+        ids[i] = weft_spin(own_id, NULL);
+        ck_assert(ids[i] != 0 && ids[i] != weft_self());
+        for (size_t j = 0; j < i; j++)
+            if (ids[i] == ids[j])
+                ck_abort_msg("%zu and %zu", i, j);
+        if (i % 3 > 0)
+            ck_assert_uint_eq((weft_fiber)weft_await(ids[i]), ids[i]);
+    }
 }
 
 TEST(an_ended_fiber_has_info_until_it_is_awaited)
@@ -83,25 +77,18 @@ static void assert_refused_everywhere(weft_fiber gone)
         weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = gone | !gone}), 0);
 }
 
-TEST(every_function_refuses_the_id_of_an_ended_fiber)
+TEST(every_function_refuses_the_id_of_an_ended_fiber_or_an_id_that_never_existed)
 { /* T18, T19, P7 */
     weft_fiber gone = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_await(gone), 0);
     assert_refused_everywhere(gone);
-    /* Another fiber uses the record now. */
-    weft_fiber next = spin_suspended();
-    assert_refused_everywhere(gone);
+    weft_fiber next = spin_suspended(); /* uses the record now */
+    const weft_fiber ids[] = {gone, 0, weft_self() + ((weft_fiber)77 << 32), (weft_fiber)1 << 63,
+                              weft_self() | 0x3fffff}; /* the last slot, never used */
+    for (size_t i = 0; i < COUNT_OF(ids); i++)
+        assert_refused_everywhere(ids[i]);
     weft_schedule(next, 6);
     ck_assert_int_eq(weft_await(next), 6);
-}
-
-TEST(every_function_refuses_an_id_that_never_existed)
-{ /* T18 */
-    spin_suspended();
-    assert_refused_everywhere(0);
-    assert_refused_everywhere(weft_self() + ((weft_fiber)77 << 32));
-    assert_refused_everywhere((weft_fiber)1 << 63);
-    assert_refused_everywhere(weft_self() | 0x3fffff); /* the last slot, never used */
 }
 
 TEST(an_unawaited_ended_fiber_cannot_be_controlled)
@@ -122,79 +109,65 @@ TEST(an_unawaited_ended_fiber_cannot_be_controlled)
     ck_assert_int_eq(weft_await(f), 4);
 }
 
-static void assert_options_refused(weft_spin_options options, void *arg)
-{
-    weft_error_clear();
-    ck_assert_uint_eq(weft_spin_with(return_arg, arg, &options), 0);
-    ck_assert_any_error(-EINVAL);
-}
-
 TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
 { /* T18 */
-    ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_uint_eq(weft_new(NULL, NULL), 0);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    static const weft_spin_options bad[] = {
+        {.stack_bytes = 1},
+        {.stack_bytes = (16 << 10) - 1},
+        {.stack_bytes = ((size_t)1 << 30) + 1},
+        {.stack_bytes = SIZE_MAX},
+        {.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1},
+        {.arg_bytes = SIZE_MAX},
+    };
     char arg[1];
-    assert_options_refused((weft_spin_options){.stack_bytes = 1}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = (16 << 10) - 1}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = ((size_t)1 << 30) + 1}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = SIZE_MAX}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1},
-                           arg);
-    assert_options_refused((weft_spin_options){.arg_bytes = SIZE_MAX}, arg);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        weft_error_clear();
+        ck_assert_uint_eq(weft_spin_with(return_arg, arg, &bad[i]), 0);
+        ck_assert_any_error(-EINVAL);
+    }
+    ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
+    ck_assert_uint_eq(weft_new(NULL, NULL), 0);
+    ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
 
-TEST(bad_arguments_are_refused_with_a_message)
+#define ck_assert_refused(call)            \
+    do {                                   \
+        weft_error_clear();                \
+        ck_assert_int_eq((call), -EINVAL); \
+        ck_assert_any_error(-EINVAL);      \
+    } while (0)
+
+TEST(bad_arguments_are_refused_with_a_message_and_change_nothing)
 { /* T18 */
     weft_fiber f = spin_suspended();
     weft_value out;
-    ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_raise(f, 0, "x"), -EINVAL);
-    ck_assert_int_eq(weft_raise(f, EIO, "x"), -EINVAL);
-    ck_assert_int_eq(weft_raise(f, -4096, "x"), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_terminate(f, -1), -EINVAL);
-    ck_assert_int_eq(weft_terminate(f, NAN), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_await_any(NULL, 0, &out), -EINVAL);
-    ck_assert_int_eq(weft_select_fibers(&f, 0, &out), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_stop(weft_main(), 1), -EINVAL);
-    ck_assert_int_eq(weft_cancel(weft_main()), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    ck_assert_refused(weft_set_name(f, NULL));
+    ck_assert_refused(weft_raise(f, 0, "x"));
+    ck_assert_refused(weft_raise(f, EIO, "x"));
+    ck_assert_refused(weft_raise(f, -4096, "x"));
+    ck_assert_refused(weft_terminate(f, -1));
+    ck_assert_refused(weft_terminate(f, NAN));
+    ck_assert_refused(weft_terminate_children(-1));
+    ck_assert_refused(weft_terminate_children(NAN));
+    ck_assert_refused(weft_await_any(NULL, 0, &out));
+    ck_assert_refused(weft_select_fibers(&f, 0, &out));
+    ck_assert_refused(weft_stop(weft_main(), 1));
+    ck_assert_refused(weft_cancel(weft_main()));
     ck_assert_int_eq(weft_defer(NULL, NULL), -EINVAL);
-    ck_assert_int_eq(weft_sleep(-1), -EINVAL);
-    ck_assert_int_eq(weft_sleep(NAN), -EINVAL);
+    ck_assert_refused(weft_sleep(-1));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-}
-
-/* T18: on failure nothing has changed */
-TEST(a_bad_grace_time_ends_no_children)
-{
-    weft_fiber f = spin_suspended();
-    ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
-    ck_assert_int_eq(weft_terminate_children(NAN), -EINVAL);
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
-    ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
+    ck_assert_refused(weft_terminate_children(-1));
 }
 
-TEST(names_are_copied_and_cut)
-{ /* T17 */
+TEST(names_are_copied_and_cut_and_end_with_the_fiber)
+{ /* T17, T45 */
     char name[64] = "short";
+    weft_await(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"}));
+    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), ""); /* on the same record */
     weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = name});
-    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
     ck_assert_str_eq(weft_name_of(weft_main()), "main");
     memset(name, 'x', sizeof name - 1);
     ck_assert_str_eq(weft_name_of(f), "short");
@@ -202,13 +175,6 @@ TEST(names_are_copied_and_cut)
     ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
     ck_assert_int_eq(weft_set_name(f, ""), 0);
     ck_assert_str_eq(weft_name_of(f), "");
-}
-
-TEST(a_new_fiber_on_a_reused_record_has_no_name)
-{ /* T17, T45 */
-    weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"});
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
 }
 
 typedef struct big_arg {
@@ -259,14 +225,6 @@ TEST(the_first_value_is_the_value_of_the_first_resume)
     ck_assert_int_eq(weft_first_value(), 0);
 }
 
-TEST(a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run)
-{ /* T7 */
-    weft_fiber f = weft_new(mark_and_return, "ran");
-    ck_assert_int_eq(weft_terminate_children(1), 0);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_trail("");
-}
-
 static weft_value spin_for_other_parent(void *arg)
 {
     weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.parent = arg_id(arg)});
@@ -285,25 +243,16 @@ TEST(a_fiber_can_be_spun_under_another_parent)
 
 static int counted;
 
-static weft_value count_call(void *arg)
-{
-    counted++;
-    return 0;
-}
-
 TEST(nothing_remains_of_detached_fibers)
 { /* T56 */
-    weft_counters before, after;
-    weft_stats(&before);
+    weft_counters before = stats();
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(count_call, NULL), 0);
-    weft_stats(&after);
-    ck_assert_uint_eq(after.fibers, before.fibers + 1000);
+        ck_assert_int_eq(weft_go(increment_int, &counted), 0);
+    ck_assert_uint_eq(stats().fibers, before.fibers + 1000);
     let_run();
-    weft_stats(&after);
     ck_assert_int_eq(counted, 1000);
-    ck_assert_uint_eq(after.fibers, before.fibers);
-    ck_assert_uint_eq(after.fibers_unawaited, before.fibers_unawaited);
+    ck_assert_uint_eq(stats().fibers, before.fibers);
+    ck_assert_uint_eq(stats().fibers_unawaited, before.fibers_unawaited);
 }
 
 static weft_value use_200_kib(void *arg)

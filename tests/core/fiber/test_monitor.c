@@ -23,10 +23,8 @@ static void assert_notified_of(weft_fiber f)
 
 static void assert_nothing_remains(void)
 {
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
 
 TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
@@ -110,7 +108,7 @@ TEST(two_monitors_are_notified_and_each_may_await_once)
     assert_nothing_remains();
 }
 
-TEST(a_monitor_may_await_a_fiber_that_another_fiber_awaited)
+TEST(a_monitor_may_await_a_fiber_that_a_fiber_awaited_before)
 {
     weft_fiber f = spin_monitored();
     weft_fiber awaiter = spin_waiting(await_fiber, id_arg(f));
@@ -118,13 +116,8 @@ TEST(a_monitor_may_await_a_fiber_that_another_fiber_awaited)
     ck_assert_int_eq(weft_await(awaiter), 3);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 3);
-    assert_nothing_remains();
-}
-
-TEST(a_monitor_that_awaits_the_fiber_is_notified_too)
-{
-    weft_fiber f = weft_spin(return_arg, as_arg(4));
-    weft_monitor(f);
+    f = spin_monitored(); /* the monitor itself */
+    weft_schedule(f, 4);
     ck_assert_int_eq(weft_await(f), 4);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 4);
@@ -145,49 +138,31 @@ TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
     assert_nothing_remains();
 }
 
-TEST(unmonitor_does_not_remove_a_message_that_was_sent)
-{
-    weft_fiber f = spin_monitored();
-    weft_schedule(f, 8);
-    let_run();
-    ck_assert_int_eq(weft_unmonitor(f), 0);
-    assert_notified_of(f);
-    ck_assert_int_eq(weft_await(f), 8);
-    assert_nothing_remains();
-}
-
-TEST(monitoring_twice_sends_one_message)
+TEST(monitoring_twice_sends_one_message_which_unmonitor_does_not_remove)
 {
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_monitor(f), 0);
     weft_schedule(f, 1);
-    assert_notified_of(f);
+    let_run();
     ck_assert_int_eq(weft_monitor(f), 0); /* already notified */
-    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+    ck_assert_int_eq(weft_unmonitor(f), 0);
+    assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 1);
     assert_nothing_remains();
 }
 
-TEST(a_monitor_of_an_ended_fiber_is_notified_at_once)
+TEST(each_monitor_of_an_ended_fiber_is_notified_at_once_and_may_await_it)
 {
-    weft_fiber f = spin_waiting(return_arg, as_arg(9));
+    weft_fiber f = weft_spin(return_arg, as_arg(-4096));
+    let_run();
     ck_assert_int_eq(weft_monitor(f), 0);
-    ck_assert_int_eq(weft_try_receive(), (weft_value)f);
-    ck_assert_int_eq(weft_await(f), 9);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-    assert_nothing_remains();
-}
-
-TEST(each_monitor_of_an_ended_fiber_may_await_it)
-{
-    weft_fiber f = spin_waiting(return_arg, as_arg(-4096));
-    ck_assert_int_eq(weft_monitor(f), 0);
+    assert_notified_of(f);
     weft_fiber others[2] = {weft_spin(monitor_and_await, id_arg(f)),
                             weft_spin(monitor_and_await, id_arg(f))};
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_await(others[i]), 4096);
-    assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), -4096);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
     assert_nothing_remains();
 }
 
@@ -286,19 +261,6 @@ TEST(a_notification_does_not_count_against_the_bound)
     assert_nothing_remains();
 }
 
-TEST(a_detached_fiber_can_be_awaited_by_its_monitor)
-{
-    ck_assert_int_eq(weft_go(suspend_or_fail, as_arg(-EIO)), 0);
-    let_run();
-    weft_fiber f;
-    ck_assert_int_eq(weft_children(weft_self(), &f, 1), 1);
-    ck_assert_int_eq(weft_monitor(f), 0);
-    weft_schedule(f, 12);
-    assert_notified_of(f);
-    ck_assert_int_eq(weft_await(f), 12);
-    assert_nothing_remains();
-}
-
 static weft_value spin_monitor_below(void *arg)
 {
     weft_spin(monitor_and_suspend, id_arg(weft_self()));
@@ -328,7 +290,7 @@ TEST(a_thousand_ends_are_notified_in_order)
     assert_nothing_remains();
 }
 
-static int return_with_monitors(void)
+TEST_PROGRAM(the_process_may_end_while_fibers_monitor_each_other, 0, "")
 {
     weft_fiber f = weft_spin(suspend, NULL), ended = weft_spin(return_arg, NULL);
     weft_monitor(f);
@@ -338,11 +300,6 @@ static int return_with_monitors(void)
     weft_spin(monitor_and_suspend, id_arg(weft_main()));
     weft_snooze();
     return 0;
-}
-
-TEST(the_process_may_end_while_fibers_monitor_each_other)
-{
-    ck_assert_quiet(run_apart(return_with_monitors), 0);
 }
 
 static weft_value monitor_then_await_later(void *arg)
@@ -366,22 +323,4 @@ TEST(awaiting_without_monitoring_does_not_consume_the_value)
     ck_assert_int_eq(weft_await(monitor), 7);
     ck_assert_int_eq(weft_await(f), -ESRCH);
     assert_nothing_remains();
-}
-
-static weft_value monitor_and_receive(void *arg)
-{
-    weft_fiber f = (weft_fiber)(uintptr_t)arg;
-    return weft_monitor(f) < 0 || weft_receive() != (weft_value)f;
-}
-
-TEST(values_for_ended_monitors_are_not_stored)
-{ /* P38 */
-    weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    for (int i = 0; i < 3; i++)
-        weft_spin(monitor_and_receive, as_arg((intptr_t)f));
-    let_run();
-    weft_schedule(f, 7);
-    weft_await_children();
-    ck_assert_int_eq(weft_await(f), 7);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
 }

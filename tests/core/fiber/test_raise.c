@@ -14,12 +14,7 @@ static void open_pipe_and_spin_awaited(void)
     awaited = spin_suspended();
 }
 
-static weft_value read_pipe(void *arg)
-{
-    char byte;
-    return weft_read(pipe_fd[0], &byte, 1);
-}
-
+FIBER(read_pipe, read_byte(&pipe_fd[0]))
 FIBER(await_other, weft_await(awaited))
 FIBER(await_any_other, weft_await_any(&awaited, 1, NULL))
 
@@ -96,6 +91,16 @@ static weft_value store_three_results(void *arg)
     return 0;
 }
 
+/* Await a fiber that stores three results, and compare them. */
+static void assert_results(weft_fiber f, const weft_value *rc, weft_value first, weft_value second,
+                           weft_value third)
+{
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], first);
+    ck_assert_int_eq(rc[1], second);
+    ck_assert_int_eq(rc[2], third);
+}
+
 /* P19 */
 __attribute__((format(printf, 3, 4))) static int raise_with_list(weft_fiber f, int code,
                                                                  const char *format, ...)
@@ -107,110 +112,42 @@ __attribute__((format(printf, 3, 4))) static int raise_with_list(weft_fiber f, i
     return rc;
 }
 
-TEST(an_error_raised_with_a_va_list_has_its_message)
-{
+TEST(a_fiber_may_raise_an_error_in_itself_also_with_a_va_list)
+{ /* P19 */
     ck_assert_int_eq(raise_with_list(weft_self(), -EIO, "no %s in %d places", "key", 3), 0);
+    ck_assert(weft_is_cancelled());
     ck_assert_int_eq(weft_snooze(), -EIO);
     ck_assert_error(-EIO, "no key in 3 places");
+    ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(raise_with_list(weft_self(), 5, "%d", 1), -EINVAL);
     weft_error_clear();
 }
 
-TEST(a_raised_error_is_returned_once)
-{
+TEST(each_raised_error_and_each_interrupt_affects_one_call)
+{ /* P4, P6, P19, P23, P64 */
     weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
+    weft_fiber f = spin_waiting(store_three_results, rc);
     weft_raise(f, -EIO, "once");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -EIO);
-    ck_assert_int_eq(rc[1], 0);
-    ck_assert_int_eq(rc[2], 0);
-}
-
-TEST(an_interrupt_affects_one_call)
-{ /* P64 */
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
+    weft_schedule(f, 3); /* does not discard the error */
+    assert_results(f, rc, -EIO, 0, 0);
+    f = spin_waiting(store_three_results, rc);
     weft_interrupt(f, -4);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -4);
-    ck_assert_int_eq(rc[1], 0);
-    ck_assert_int_eq(rc[2], 0);
-}
-
-TEST(errors_raised_in_sequence_are_returned_in_sequence)
-{ /* P19 */
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
+    assert_results(f, rc, -4, 0, 0);
+    f = spin_waiting(store_three_results, rc);
     weft_raise(f, -EIO, "first");
     weft_raise(f, -EPIPE, "second");
     weft_raise(f, -ENOENT, "third");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -EIO);
-    ck_assert_int_eq(rc[1], -EPIPE);
-    ck_assert_int_eq(rc[2], -ENOENT);
-}
-
-TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call)
-{ /* P19, P23 */
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_raise(f, -EIO, "early");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -EIO);
-    ck_assert_int_eq(rc[1], 0);
-    weft_fiber g = weft_new(store_three_results, rc);
-    ck_assert_int_eq(weft_raise(g, -EPIPE, "early"), 0);
-    let_run();
-    ck_assert_int_eq(weft_state_of(g), WEFT_WAITING); /* the raise did not start it */
-    ck_assert_int_eq(weft_start(g), 0);
-    ck_assert_int_eq(weft_await(g), 0);
-    ck_assert_int_eq(rc[0], -EPIPE);
-}
-
-TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
-{ /* P19 */
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
-    weft_schedule(f, 6);
+    assert_results(f, rc, -EIO, -EPIPE, -ENOENT);
+    f = spin_waiting(store_three_results, rc);
+    weft_schedule(f, 6); /* runnable: the next call returns the error */
     ck_assert_int_eq(weft_raise(f, -EIO, "later"), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], 6);
-    ck_assert_int_eq(rc[1], -EIO);
-    ck_assert_int_eq(rc[2], 0);
-}
-
-TEST(a_fiber_may_raise_in_itself)
-{ /* P19 */
-    ck_assert_int_eq(weft_raise(weft_self(), -EIO, "my own"), 0);
-    ck_assert(weft_is_cancelled());
-    ck_assert_int_eq(weft_snooze(), -EIO);
-    ck_assert_error(-EIO, "my own");
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-
-FIBER(raise_in_main, weft_raise(weft_main(), (int)(intptr_t)arg, "to the top"))
-
-TEST(an_error_can_be_raised_in_main)
-{ /* P19 */
-    weft_spin(raise_in_main, as_arg(-EIO));
-    ck_assert_int_eq(weft_suspend(), -EIO);
-    weft_spin(raise_in_main, as_arg(-ENOENT));
-    ck_assert_int_eq(weft_sleep(60), -ENOENT);
-    ck_assert_error(-ENOENT, "to the top");
-}
-
-TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
-{ /* P4, P6 */
-    weft_fiber f = spin_suspended();
-    weft_raise(f, -EIO, "raised");
-    weft_schedule(f, 3);
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "raised");
+    assert_results(f, rc, 6, -EIO, 0);
+    f = weft_new(store_three_results, rc);
+    ck_assert_int_eq(weft_raise(f, -EPIPE, "early"), 0);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING); /* the raise did not start it */
+    ck_assert_int_eq(weft_start(f), 0);
+    assert_results(f, rc, -EPIPE, 0, 0);
 }
 
 static weft_value snooze_twice(void *arg)
@@ -235,16 +172,6 @@ TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
     ck_assert_int_eq(weft_await(fresh), 2);
 }
 
-FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
-
-TEST(main_can_be_interrupted_too)
-{ /* P64 */
-    weft_spin(interrupt_main, as_arg(-21));
-    ck_assert_int_eq(weft_suspend(), -21);
-    weft_spin(interrupt_main, as_arg(-22));
-    ck_assert_int_eq(weft_sleep(INFINITY), -22);
-}
-
 static weft_value sleep_in_shield(void *arg)
 {
     weft_value *rc = arg;
@@ -258,19 +185,12 @@ static weft_value sleep_in_shield(void *arg)
 TEST(a_shield_delays_raised_errors_but_not_interrupts)
 { /* P19, T38 */
     weft_value rc[3];
-    weft_fiber f = weft_spin(sleep_in_shield, rc);
-    weft_snooze();
+    weft_fiber f = spin_waiting(sleep_in_shield, rc);
     weft_raise(f, -EIO, "patience");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], 0);
-    ck_assert_int_eq(rc[1], -EIO);
-    ck_assert_int_eq(rc[2], 0);
-    f = weft_spin(sleep_in_shield, rc);
-    weft_snooze();
+    assert_results(f, rc, 0, -EIO, 0);
+    f = spin_waiting(sleep_in_shield, rc);
     ck_assert_int_eq(weft_interrupt(f, -9), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -9);
-    ck_assert_int_eq(rc[1], 0);
+    assert_results(f, rc, -9, 0, 0);
 }
 
 static weft_value spin_child_and_return(void *arg)
