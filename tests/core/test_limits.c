@@ -27,20 +27,12 @@ static weft_value read_zeros_until_deadline(void *arg)
     return -rc;
 }
 
-TEST(a_deadline_ends_a_loop_of_reads_that_never_wait)
+TEST(a_loop_of_reads_that_never_wait_ends_at_its_deadline_and_lets_other_fibers_run)
 { /* P12, T11 */
     double timeout = 0.005;
+    weft_spin(mark_and_return, "ran");
     ck_assert_int_eq(weft_await(weft_spin(read_zeros_until_deadline, &timeout)), ETIMEDOUT);
-}
-
-FIBER(cancel_other, weft_cancel(*(weft_fiber *)arg))
-
-TEST(a_loop_of_reads_that_never_wait_lets_other_fibers_run)
-{ /* T11 */
-    double timeout = INFINITY;
-    weft_fiber f = weft_spin(read_zeros_until_deadline, &timeout);
-    weft_spin(cancel_other, &f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_trail("ran");
 }
 
 static weft_fiber spun_while_idle;
@@ -158,15 +150,10 @@ static weft_value exit_in_descendant(void *arg)
     return weft_await(weft_spin(exit_in_descendant, arg));
 }
 
-static int exit_in_a_deep_tree(void)
-{
+TEST_PROGRAM(exit_in_a_deep_tree_needs_no_deep_stack, 7, "")
+{ /* P33 */
     generations_left = is_sanitized() ? 1000 : 20000;
     return (int)weft_await(weft_spin(exit_in_descendant, NULL));
-}
-
-TEST(exit_in_a_deep_tree_needs_no_deep_stack)
-{ /* P33 */
-    ck_assert_quiet(run_apart(exit_in_a_deep_tree), 7);
 }
 
 static weft_value print_at_end(void *arg)
@@ -187,36 +174,11 @@ TEST_PROGRAM(a_child_process_that_exits_does_not_end_its_parents_fibers, 3, "onc
     return WEXITSTATUS(status);
 }
 
-static int terminate_without_grace(void)
-{
-    weft_fiber f = weft_spin(suspend, NULL);
-    weft_snooze();
-    return weft_terminate(f, 0);
-}
-
-TEST(a_fiber_that_ends_at_once_needs_no_grace_period)
-{
-    ck_assert_quiet(run_apart(terminate_without_grace), 0);
-}
-
 TEST_PROGRAM_PRINTS(an_unknown_backend_is_reported_and_the_default_is_used, 0,
                     "WEFT_BACKEND=uring9")
 {
     setenv("WEFT_BACKEND", "uring9", 1);
     return !is_sim() && strstr(weft_backend_why(), "does not name a built-in backend") ? 0 : 1;
-}
-
-TEST(stack_sizes_are_accepted_up_to_their_limits)
-{ /* T47 */
-    weft_spin_options smallest = {.stack_bytes = 16 << 10}, less = {.stack_bytes = (16 << 10) - 1};
-    weft_spin_options most = {.stack_bytes = 1 << 30},
-                      more = {.stack_bytes = ((size_t)1 << 30) + 1};
-    ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(4), &smallest)), 4);
-    ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(5), &most)), 5);
-    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &less), 0);
-    ck_assert_any_error(-EINVAL);
-    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &more), 0);
-    ck_assert_any_error(-EINVAL);
 }
 
 static weft_value stack_of_self(void *arg)

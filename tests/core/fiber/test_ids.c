@@ -29,7 +29,7 @@ TEST(an_id_is_not_reused_when_its_slot_has_used_all_serials)
     exhaust_serials(record, 1);
     weft_fiber last = spin_and_await();
     ck_assert_ptr_eq(record_of(last), record);
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 3000; i++) {
         weft_fiber f = spin_and_await();
         ck_assert_ptr_ne(record_of(f), record);
         ck_assert_int_eq(weft_await(stale), -ESRCH);
@@ -55,9 +55,7 @@ TEST(many_fibers_with_exhausted_slots_continue_in_others)
     }
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(weft_await(second[i]), i);
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
 }
 
 TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
@@ -69,7 +67,8 @@ TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
         exhaust_serials(record_of(ids[i]), (uint32_t)(i % 2));
         ck_assert_int_eq(weft_await_children(), 0);
         for (size_t j = 0; j < i; j++)
-            ck_assert_uint_ne(ids[i], ids[j]);
+            if (ids[i] == ids[j])
+                ck_abort_msg("%zu and %zu", i, j);
     }
 }
 

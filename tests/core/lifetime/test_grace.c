@@ -20,15 +20,12 @@ static weft_value store_grace_with_child(void *arg)
     return store_grace_when_cancelled(as_arg((intptr_t)arg - 1));
 }
 
-/*
- * Return a fiber with a child, both waiting. They store their grace period in seen[0] and seen[1].
- */
+/* Return a fiber with a child, both waiting. They store their grace period in seen[0] and [1]. */
 static weft_fiber spin_with_child(void)
 {
     for (size_t i = 0; i < COUNT_OF(seen); i++)
         seen[i] = -1;
-    weft_fiber f = spin_waiting(store_grace_with_child, as_arg(1));
-    return f;
+    return spin_waiting(store_grace_with_child, as_arg(1));
 }
 
 static void assert_left(double left, double at_most)
@@ -42,6 +39,8 @@ TEST(deferred_calls_and_children_see_the_remaining_grace_period)
     ck_assert_int_eq(weft_terminate(spin_with_child(), 1000), 0);
     assert_left(seen[0], 1000);
     assert_left(seen[1], seen[0]); /* the children are cancelled after the deferred calls */
+    ck_assert_int_eq(weft_terminate(spin_with_child(), INFINITY), 0);
+    ck_assert(isinf(seen[0]) && isinf(seen[1]));
 }
 
 TEST(a_cancel_gives_no_grace_period)
@@ -49,19 +48,9 @@ TEST(a_cancel_gives_no_grace_period)
     weft_fiber f = spin_with_child();
     ck_assert_double_eq(weft_grace(), 0);
     cancel_and_await(f);
-    ck_assert_double_eq(seen[0], 0);
-    ck_assert_double_eq(seen[1], 0);
-    f = weft_spin(store_grace_when_cancelled, as_arg(2));
-    let_run();
-    ck_assert_int_eq(weft_terminate(f, 0), 0);
-    ck_assert_double_eq(seen[2], 0);
-}
-
-TEST(an_infinite_grace_period_is_returned_as_infinity)
-{ /* P29 */
-    ck_assert_int_eq(weft_terminate(spin_with_child(), INFINITY), 0);
-    ck_assert(isinf(seen[0]));
-    ck_assert(isinf(seen[1]));
+    ck_assert(seen[0] == 0 && seen[1] == 0);
+    ck_assert_int_eq(weft_terminate(spin_with_child(), 0), 0);
+    ck_assert(seen[0] == 0 && seen[1] == 0);
 }
 
 static weft_value store_grace_four_times(void *arg)
@@ -78,20 +67,14 @@ static weft_value store_grace_four_times(void *arg)
     return 0;
 }
 
-static int terminate_in_time(void)
-{
+TEST_PROGRAM_PRINTS(the_remaining_grace_period_decreases_and_is_never_negative, 0, "")
+{ /* P29 */
     weft_fiber f = spin_waiting(store_grace_four_times, NULL);
     if (weft_terminate(f, 0.01) != 0)
         return 1;
     double after = seen[1] > 0.002 ? seen[1] - 0.002 : 0;
     bool is_right = seen[0] == 0 && seen[1] >= 0 && seen[1] <= 0.01;
     return is_right && seen[2] <= after + 1e-6 && seen[3] == 0 ? 0 : 2;
-}
-
-TEST(the_remaining_grace_period_decreases_and_is_never_negative)
-{ /* P29 */
-    const outcome *o = run_apart(terminate_in_time);
-    ck_assert_int_eq(o->status, 0);
 }
 
 /* Clean up for arg milliseconds. */
@@ -103,22 +86,15 @@ static weft_value clean_up(void *arg)
     return 0;
 }
 
-static int terminate_three(void)
-{
+TEST_PROGRAM_PRINTS(a_shielded_cleanup_has_the_grace_period, 0, "")
+{ /* P29 */
     static const struct {
         intptr_t clean_up_ms;
         double grace_s;
     } cases[] = {{1, 1000}, {600000, 0.002}, {1, 0}};
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft_fiber f = spin_waiting(clean_up, as_arg(cases[i].clean_up_ms));
-        weft_terminate(f, cases[i].grace_s);
-    }
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        weft_terminate(spin_waiting(clean_up, as_arg(cases[i].clean_up_ms)), cases[i].grace_s);
     return strcmp(trail, "in time too late too late ") == 0 ? 0 : 1;
-}
-
-TEST(a_shielded_cleanup_has_the_grace_period)
-{ /* P29 */
-    ck_assert_int_eq(run_apart(terminate_three)->status, 0);
 }
 
 static weft_value open_group_and_wait(void *arg)

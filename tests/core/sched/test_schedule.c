@@ -70,7 +70,7 @@ TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value
     ck_assert_int_eq(weft_await(f), 2);
 }
 
-TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
+TEST(a_fiber_that_is_scheduled_again_or_before_it_ran_moves_to_the_tail)
 { /* P4 */
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
@@ -79,54 +79,28 @@ TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
     weft_schedule(g, 1);
     weft_schedule(f, 1);
     let_run();
-    ck_assert_trail("gf");
-}
-
-TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
-{ /* P4 */
-    weft_fiber f = weft_spin(mark_and_return, "f");
+    ck_take_trail("gf");
+    f = weft_spin(mark_and_return, "f");
     weft_spin(mark_and_return, "g");
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     let_run();
     ck_assert_trail("gf");
 }
 
-TEST(a_value_never_replaces_an_error)
-{ /* P6 */
-    weft_fiber f = spin_suspended();
-    ck_assert_int_eq(weft_schedule(f, -EIO), 0);
-    ck_assert_int_eq(weft_schedule(f, 7), 0);
-    ck_assert_int_eq(weft_await(f), -EIO);
-
-    weft_fiber g = spin_suspended();
-    ck_assert_int_eq(weft_schedule(g, -EIO), 0);
-    ck_assert_int_eq(weft_schedule(g, -EPIPE), 0);
-    ck_assert_int_eq(weft_await(g), -EPIPE);
-
-    weft_fiber h = spin_suspended();
-    ck_assert_int_eq(weft_schedule(h, 7), 0);
-    ck_assert_int_eq(weft_schedule(h, -EIO), 0);
-    ck_assert_int_eq(weft_await(h), -EIO);
-}
-
-TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
-{ /* P7, T6 */
-    weft_fiber f = weft_spin(return_arg, as_arg(5));
-    weft_snooze();
-    ck_assert_int_eq(weft_schedule(f, 1), -ESRCH);
-    ck_assert_int_eq(weft_schedule(f, 2), -ESRCH);
-    ck_assert_int_eq(weft_await(f), 5);
-    ck_assert_int_eq(weft_schedule(f, 3), -ESRCH);
-}
-
-TEST(suspend_returns_the_value_of_schedule)
-{ /* P8 */
-    weft_fiber f = spin_suspended();
-    ck_assert_int_eq(weft_schedule(f, INTPTR_MAX), 0);
-    ck_assert_int_eq(weft_await(f), INTPTR_MAX);
-    weft_fiber g = spin_suspended();
-    ck_assert_int_eq(weft_schedule(g, -4096), 0);
-    ck_assert_int_eq(weft_await(g), -4096);
+TEST(suspend_returns_the_value_of_schedule_and_a_value_never_replaces_an_error)
+{ /* P6, P8 */
+    static const weft_value rows[][3] = {{INTPTR_MAX, INTPTR_MAX, INTPTR_MAX},
+                                         {-4096, -4096, -4096},
+                                         {-EIO, 7, -EIO},
+                                         {-EIO, -EPIPE, -EPIPE},
+                                         {7, -EIO, -EIO}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        weft_fiber f = spin_suspended();
+        ck_assert_int_eq(weft_schedule(f, rows[i][0]), 0);
+        ck_assert_int_eq(weft_schedule(f, rows[i][1]), 0);
+        ck_assert_int_eq(weft_await(f), rows[i][2]);
+        ck_assert_int_eq(weft_schedule(f, 1), -ESRCH);
+    }
 }
 
 static weft_value schedule_main(void *arg)
@@ -156,14 +130,6 @@ static weft_value sleep_and_mark(void *arg)
     return 0;
 }
 
-TEST(suspend_in_main_waits_until_all_fibers_have_ended)
-{ /* P8 */
-    weft_spin(sleep_and_mark, "a");
-    weft_spin(sleep_and_mark, "b");
-    ck_assert_int_eq(weft_suspend(), 0);
-    ck_assert_trail("ab");
-}
-
 static weft_value tick_forever(void *arg)
 {
     while (weft_sleep(0.001) == 0)
@@ -172,7 +138,7 @@ static weft_value tick_forever(void *arg)
     return 0;
 }
 
-TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
+TEST(suspend_in_main_waits_until_all_fibers_except_daemons_have_ended)
 { /* P8 */
     weft_fiber d = weft_spin_with(tick_forever, NULL, &(weft_spin_options){.is_daemon = true});
     weft_spin(sleep_and_mark, "work ");
@@ -239,25 +205,6 @@ static weft_value snooze_often(void *arg)
     return 1;
 }
 
-TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
-{ /* T2 */
-    weft_fiber f[100];
-    for (int i = 0; i < 100; i++)
-        f[i] = weft_spin(snooze_often, as_arg(3000 + i));
-    weft_value sum = 0;
-    for (int i = 0; i < 100; i++)
-        sum += weft_await(f[i]);
-    ck_assert_int_eq(sum, 100);
-}
-
-TEST(scheduling_self_is_refused_and_does_not_affect_the_next_sleep)
-{ /* T4 */
-    ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
-    double begin = weft_now();
-    ck_assert_int_eq(weft_sleep(0.001), 0);
-    ck_assert_slept(begin, 0.001);
-}
-
 TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
 { /* T3, P64 */
     weft_fiber sleeper = spin_sleeping();
@@ -280,26 +227,18 @@ static weft_value wake_second(void *arg)
     return weft_schedule(second, 7);
 }
 
-static weft_value mark_each_resume(void *arg)
-{
-    weft_value v;
-    while ((v = weft_suspend()) > 0) {
-        char text[16];
-        snprintf(text, sizeof text, "%d ", (int)v);
-        mark(text);
-    }
-    return 0;
-}
-
 TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
 { /* T10 */
     weft_fiber first = weft_spin(wake_second, NULL);
-    second = weft_spin(mark_each_resume, NULL);
+    second = weft_spin(count_resumes, NULL);
     weft_snooze();
     weft_schedule(first, 1);
     weft_schedule(second, 1);
     let_run();
-    ck_assert_trail("first 7 ");
+    ck_assert_trail("first ");
+    ck_assert_int_eq(resumed, 1);
+    weft_schedule(second, 0);
+    ck_assert_int_eq(weft_await(second), 7);
 }
 
 static weft_value count_own_switches(void *arg)
@@ -311,8 +250,12 @@ static weft_value count_own_switches(void *arg)
 }
 
 TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
-{ /* T13 */
-    ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(7))), 7);
-    ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(3))), 3);
-    ck_assert_int_eq(weft_await(weft_spin(count_own_switches, NULL)), 0);
+{ /* T2, T13 */
+    for (intptr_t n = 7; n >= 0; n--)
+        ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(n))), n);
+    weft_fiber f[100];
+    for (int i = 0; i < 100; i++) /* all finish */
+        f[i] = weft_spin(count_own_switches, as_arg(300 + i));
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_await(f[i]), 300 + i);
 }

@@ -9,26 +9,19 @@ static weft_value mark_twice(void *arg)
     return 0;
 }
 
-TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
-{ /* T8 */
+TEST(start_runs_the_body_and_returns_at_its_first_switchpoint_or_its_end)
+{                                                            /* T5, T8 */
+    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY); /* has no effect */
     weft_spin(mark_and_return, "b");
-    weft_fiber f = weft_new(mark_twice, "a");
+    weft_fiber f = weft_new(mark_twice, "a"), g = weft_new(mark_and_return, "c");
     ck_assert_trail("");
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_trail("a");
+    ck_assert_int_eq(weft_start(g), 0);
+    ck_assert_int_eq(weft_state_of(g), WEFT_DEAD);
+    ck_assert_trail("ac");
     let_run();
-    ck_assert_trail("aba");
-}
-
-TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
-{ /* T8 */
-    weft_spin(mark_and_return, "b");
-    weft_fiber f = weft_new(mark_and_return, "a");
-    ck_assert_int_eq(weft_start(f), 0);
-    ck_assert_trail("a");
-    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("a");
+    ck_assert_trail("acba");
 }
 
 static weft_value read_argument(void *arg)
@@ -40,38 +33,14 @@ static weft_value read_argument(void *arg)
     return sum;
 }
 
-static weft_fiber start_with_argument_on_stack(void)
-{
+TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
+{ /* T9 */
     int numbers[2] = {3, 4};
     weft_fiber f = weft_new(read_argument, numbers);
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(numbers[0], 0);
-    return f;
-}
-
-TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
-{ /* T9 */
-    weft_fiber f = start_with_argument_on_stack();
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 7);
-}
-
-static weft_value start_nested(void *arg)
-{
-    intptr_t left = (intptr_t)arg;
-    if (left == 0)
-        return 1;
-    weft_fiber f = weft_new(start_nested, as_arg(left - 1));
-    ck_assert_int_eq(weft_start(f), 0);
-    weft_value below = weft_await(f);
-    return weft_is_error(below) ? below : below + 1;
-}
-
-TEST(starts_nest_two_thousand_deep)
-{ /* T8 */
-    weft_fiber f = weft_new(start_nested, as_arg(2000));
-    ck_assert_int_eq(weft_start(f), 0);
-    ck_assert_int_eq(weft_await(f), 2001);
 }
 
 static weft_value start_another(void *arg)
@@ -92,16 +61,6 @@ TEST(nested_starts_return_one_after_the_other)
     mark("back ");
     let_run();
     ck_assert_trail("outer inner outer again back queued inner ");
-}
-
-TEST(scheduling_self_before_a_start_has_no_effect)
-{ /* T5 */
-    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
-    weft_fiber f = weft_new(mark_twice, "a");
-    ck_assert_int_eq(weft_start(f), 0);
-    mark("b");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("aba");
 }
 
 static weft_value assert_starter_cannot_be_resumed(void *arg)
@@ -184,38 +143,21 @@ TEST(transfer_passes_values_in_both_directions)
     ck_assert_int_eq(weft_await(f), 0);
 }
 
-TEST(a_transfer_runs_before_queued_fibers)
+TEST(a_transfer_runs_before_queued_fibers_and_to_self_returns_at_once)
 { /* P8 */
-    weft_spin(mark_and_return, "queued ");
+    weft_spin(mark_and_return, "queued");
+    ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     ck_assert_int_eq(weft_transfer(f, 1), 2);
     ck_assert_trail("");
-}
-
-TEST(a_transfer_to_self_returns_the_value_at_once)
-{ /* P8 */
-    weft_spin(mark_and_return, "other");
-    ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
-    ck_assert_trail("");
-}
-
-TEST(a_transfer_from_main_returns_0_when_no_other_fiber_can_run)
-{ /* P8 */
-    weft_fiber f = weft_new(suspend, NULL);
-    ck_assert_int_eq(weft_transfer(f, 1), 0);
+    f = weft_new(suspend, NULL);
+    ck_assert_int_eq(weft_transfer(f, 1), 0); /* no other fiber can run then */
+    ck_assert_trail("queued");
     ck_assert_int_eq(weft_transfer(f, 2), 0);
     ck_assert_int_eq(weft_await(f), 2);
 }
 
 FIBER(transfer_to, weft_transfer(arg_id(arg), 1))
-
-TEST(a_fiber_in_transfer_can_be_scheduled)
-{ /* P8 */
-    weft_fiber f = spin_waiting(transfer_to, id_arg(spin_suspended()));
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_schedule(f, 12), 0);
-    ck_assert_int_eq(weft_await(f), 12);
-}
 
 TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
 { /* P4 */
@@ -265,15 +207,6 @@ TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
     ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
 }
 
-TEST(a_transfer_to_an_ended_fiber_is_refused)
-{ /* P7 */
-    weft_fiber f = weft_spin(return_arg, as_arg(3));
-    weft_snooze();
-    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
-    ck_assert_int_eq(weft_await(f), 3);
-    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
-}
-
 static weft_value transfer_and_mark(void *arg)
 {
     mark("transfers ");
@@ -304,38 +237,16 @@ TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
     ck_assert_int_eq(weft_await(f), 6);
 }
 
-TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
-{ /* T38 */
-    weft_fiber target = spin_suspended();
-    weft_fiber f = spin_waiting(transfer_to, id_arg(target));
-    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
-    target = spin_suspended();
-    f = weft_spin(transfer_to, id_arg(target));
-    let_run();
-    ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "raised");
-    target = spin_suspended();
-    f = weft_spin(transfer_to, id_arg(target));
-    let_run();
-    ck_assert_int_eq(weft_interrupt(f, -31), 0);
-    ck_assert_int_eq(weft_await(f), -31);
-}
-
-static weft_fiber ring[3];
-
-static weft_value transfer_to_next(void *arg)
-{
-    weft_value v = weft_first_value();
-    while (v >= 0 && v < 3000)
-        v = weft_transfer(ring[((intptr_t)arg + 1) % 3], v + 1);
-    return v == 3000 ? weft_schedule(weft_main(), v) : v;
-}
-
-TEST(three_fibers_transfer_in_a_ring)
-{ /* P8 */
-    for (int i = 0; i < 3; i++)
-        ring[i] = weft_new(transfer_to_next, as_arg(i));
-    ck_assert_int_eq(weft_transfer(ring[0], 0), 3000);
-    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 2);
+TEST(a_fiber_in_transfer_can_be_scheduled_cancelled_raised_in_and_interrupted)
+{ /* P8, T38 */
+    for (int i = 0; i < 4; i++) {
+        weft_fiber f = spin_waiting(transfer_to, id_arg(spin_suspended()));
+        const int results[] = {12, -ECANCELED, -EIO, -31};
+        ck_assert_int_eq(i == 0   ? weft_schedule(f, 12)
+                         : i == 1 ? weft_cancel(f)
+                         : i == 2 ? weft_raise(f, -EIO, "raised")
+                                  : weft_interrupt(f, -31),
+                         0);
+        ck_assert_int_eq(weft_await(f), results[i]);
+    }
 }

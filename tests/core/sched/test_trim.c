@@ -2,22 +2,14 @@
 #include "core/sched/trim.h"
 #include "support/suite.h"
 
-#include <stdio.h>
-
 /* Several times the number of warm stacks, and few enough for TSan. */
-#define COUNT (MANY_FIBERS / 2)
+#define COUNT (MANY_FIBERS / 4)
 
 static weft_fiber fibers[COUNT];
 
-/* Return the resident bytes of the process. */
 static size_t resident_bytes(void)
 {
-    unsigned long all, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_eq(fscanf(file, "%lu %lu", &all, &resident), 2);
-    fclose(file);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
+    return resident_pages() * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Return the number of free stacks of all sizes that have pages. */
@@ -39,12 +31,16 @@ static void spin_all(weft_fn *fn)
     weft_snooze();
 }
 
+static void await_one(int i)
+{
+    ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
+    ck_assert_int_eq(weft_await(fibers[i]), i);
+}
+
 static void await_all(void)
 {
-    for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
-        ck_assert_int_eq(weft_await(fibers[i]), i);
-    }
+    for (int i = 0; i < COUNT; i++)
+        await_one(i);
 }
 
 /* Be idle until there is nothing left to trim. Each trim period is ended at once. */
@@ -58,6 +54,13 @@ static void idle_until_trimmed(void)
     } while (c->trim.due_ns != 0 || c->stacks.can_trim || c->stacks.excess != 0);
 }
 
+static void trim_a_burst(void)
+{
+    spin_all(suspend);
+    await_all();
+    idle_until_trimmed();
+}
+
 TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
 {
     spin_all(suspend);
@@ -69,7 +72,6 @@ TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
 #ifndef WEFT__SANITIZED
     ck_assert_uint_ne(weft__cord_self->trim.first, 0);
     ck_assert_uint_lt(resident_bytes(), at_most - COUNT * (size_t)4096 / 2);
-#else
 #endif
 }
 
@@ -83,9 +85,7 @@ static weft_value use_40_kib_and_suspend(void *arg)
 
 TEST(deep_stacks_are_trimmed_too)
 {
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
+    trim_a_burst();
     size_t before = resident_bytes();
     spin_all(use_40_kib_and_suspend);
     await_all();
@@ -93,7 +93,6 @@ TEST(deep_stacks_are_trimmed_too)
 #ifndef WEFT__SANITIZED
     /* Cached stacks keep only their tops. */
     ck_assert_uint_lt(resident_bytes(), before + (16 << 20));
-#else
 #endif
 }
 
@@ -110,16 +109,12 @@ TEST(a_later_burst_works_and_reuses_no_ids)
         await_all();
         idle_until_trimmed();
     }
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
 }
 
 TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
 {
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
+    trim_a_burst();
     for (int round = 0; round < 3; round++) {
         const uint32_t trimmed_from = weft__cord_self->trim.first;
         weft__trim_schedule(weft__cord_self); /* as after any burst that exceeds the warm stacks */
@@ -149,16 +144,12 @@ TEST(live_fibers_are_not_trimmed)
 {
     spin_all(suspend);
     for (int i = 0; i < COUNT; i++) {
-        if (i % 97 == 0)
-            continue;
-        ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
-        ck_assert_int_eq(weft_await(fibers[i]), i);
+        if (i % 97 != 0)
+            await_one(i);
     }
     idle_until_trimmed();
-    for (int i = 0; i < COUNT; i += 97) {
-        ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
-        ck_assert_int_eq(weft_await(fibers[i]), i);
-    }
+    for (int i = 0; i < COUNT; i += 97)
+        await_one(i);
 }
 
 static weft_value tell_all(void *arg)
@@ -172,20 +163,10 @@ static weft_value tell_all(void *arg)
 
 TEST(other_threads_find_no_fiber_in_trimmed_records)
 {
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
+    trim_a_burst();
     int missing = 0;
     ck_assert_int_eq(weft_cord_join(weft_cord_start(tell_all, &missing, NULL)), 0);
     ck_assert_int_eq(missing, COUNT);
-}
-
-TEST(an_idle_thread_is_not_woken_to_trim_again)
-{
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
-    weft_sleep(0.03);
-    ck_assert_uint_eq(weft__cord_self->trim.due_ns, 0);
+    ck_assert_uint_eq(weft__cord_self->trim.due_ns, 0); /* the thread is not woken to trim again */
     ck_assert(!weft__cord_self->stacks.can_trim);
 }
