@@ -47,13 +47,14 @@ static weft_value wait_with_daemon(void *arg)
 }
 
 TEST(all_fibers_except_daemons_end_with_parents_before_children)
-{                                                                    /* T104 */
-    weft_fiber daemon = spin_named(wait_with_child, NULL, "", true); /* its child is no daemon */
+{ /* T104 */
+    weft_fiber daemon = spin_named(wait_with_child, NULL, "", true);
     weft_fiber f = weft_spin(wait_with_child, NULL);
     weft_spin(wait_with_daemon, NULL); /* the daemon ends with its parent */
     weft_spin(end_when_cancelled, "second");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
+    /* The child of a daemon is not a daemon. */
     ck_assert_trail("grandchild child grandchild daemon second");
     ck_assert_int_eq(weft_state_of(daemon), WEFT_WAITING);
     ck_assert_int_eq(weft_await(f), -ECANCELED); /* its value is still available */
@@ -97,13 +98,21 @@ static weft_value record_grace(void *arg)
     return 0;
 }
 
-TEST(each_fiber_gets_its_grace_time_and_is_awaited)
+static weft_value supervise_one(void *arg)
+{
+    weft_child child = {.fn = end_when_cancelled, .arg = arg, .restart = WEFT_ALWAYS};
+    return weft_supervise(&child, 1, NULL);
+}
+
+TEST(each_fiber_gets_its_grace_time_is_awaited_and_is_not_restarted)
 {
     weft_spin(record_grace, NULL);
-    weft_snooze();
+    weft_spin(supervise_one, "child ");
+    let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert(seen_grace > 0 && seen_grace <= 60);
-    ck_assert_trail("cleaned");
+    ck_assert_trail("child cleaned");
+    ck_assert_uint_eq(stats().fibers, 0);
 }
 
 static weft_value ignore_cancels(void *arg)
@@ -140,14 +149,6 @@ TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
                          "'slow' has not ended 0.02 s after it was cancelled; it waits for sleep\n",
                          NULL});
     ck_assert_ptr_null(strstr(o->text, "polite"));
-}
-
-TEST(with_a_grace_time_of_0_fibers_run_once)
-{
-    weft_spin(end_when_cancelled, "ran");
-    weft_snooze();
-    ck_assert_int_eq(weft_shutdown_all(0), 0);
-    ck_assert_trail("ran");
 }
 
 static weft_value spin_when_scheduled(void *arg)
@@ -253,21 +254,6 @@ TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
     ck_assert_int_eq(weft_state_of(made), WEFT_DEAD);
 }
 
-static weft_value supervise_one(void *arg)
-{
-    weft_child child = {.fn = end_when_cancelled, .arg = arg, .restart = WEFT_ALWAYS};
-    return weft_supervise(&child, 1, NULL);
-}
-
-TEST(a_supervised_child_is_not_restarted_during_shutdown)
-{
-    weft_spin(supervise_one, "x");
-    let_run();
-    ck_assert_int_eq(weft_shutdown_all(60), 0);
-    let_run();
-    ck_assert_uint_eq(stats().fibers, 0);
-}
-
 static weft_value shut_down_when_scheduled(void *arg)
 {
     weft_suspend();
@@ -307,17 +293,8 @@ TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
     ck_assert_int_eq(weft_shutdown(fd[0], SHUT_WR), 0);
     ck_assert_int_eq(weft_read(fd[1], &byte, 1), 0);
     ck_assert_trail("");
-    ck_assert_int_eq(weft_shutdown_all(1.5), 0);
+    ck_assert_int_eq(weft_shutdown_all(0), 0); /* without a grace time, fibers run once */
     ck_assert_trail("all");
-}
-
-/* Fibers that accept connections. */
-
-static int listen_on_loopback(void)
-{
-    int fd = weft_listen("tcp", "127.0.0.1:0");
-    ck_assert_int_ge(fd, 0);
-    return fd;
 }
 
 static weft_value accept_and_mark(void *arg)
@@ -339,38 +316,30 @@ static weft_value accept_until_cancelled(void *arg)
     return rc;
 }
 
-TEST(accepting_fibers_are_cancelled_first)
-{
-    if (is_sim())
-        return;
-    int fd = listen_on_loopback(), other = listen_on_loopback();
-    weft_spin(end_when_cancelled, "worker");
-    weft_spin(accept_and_mark, as_arg(fd));
-    weft_spin(accept_until_cancelled, as_arg(other));
-    let_run();
-    ck_assert_int_eq(weft_shutdown_all(60), 0);
-    ck_assert_msg(strcmp(trail, "accept loop worker") == 0 ||
-                      strcmp(trail, "loop accept worker") == 0,
-                  "%s", trail);
-    weft_close(fd);
-    weft_close(other);
-}
-
 static weft_value shut_down_soon(void *arg)
 {
     weft_sleep(0.001);
     return weft_shutdown_all(60);
 }
 
-TEST(the_accept_loop_of_an_ancestor_returns_once)
+TEST(accepting_fibers_are_cancelled_first_also_the_loop_of_an_ancestor)
 {
     if (is_sim())
         return;
-    int fd = listen_on_loopback();
+    int fd[3];
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_ge(fd[i] = weft_listen("tcp", "127.0.0.1:0"), 0);
+    weft_spin(end_when_cancelled, "worker");
+    weft_spin(accept_and_mark, as_arg(fd[0]));
+    weft_spin(accept_until_cancelled, as_arg(fd[1]));
     weft_fiber f = weft_spin(shut_down_soon, NULL);
-    ck_assert_int_eq(weft_accept_loop(fd, close_conn, NULL), -ECANCELED);
+    ck_assert_int_eq(weft_accept_loop(fd[2], close_conn, NULL), -ECANCELED);
     ck_assert_int_eq(weft_await(f), 0);
-    weft_close(fd);
+    ck_assert_msg(strcmp(trail, "accept loop worker") == 0 ||
+                      strcmp(trail, "loop accept worker") == 0,
+                  "%s", trail);
+    for (int i = 0; i < 3; i++)
+        weft_close(fd[i]);
 }
 
 /* Other threads. */
@@ -387,14 +356,12 @@ static weft_value wait_in_cord(void *arg)
 TEST(started_cords_are_cancelled_and_awaited)
 {
     weft_cord cords[3];
-    for (size_t i = 0; i < COUNT_OF(cords); i++) {
+    for (int i = 0; i < 3; i++) {
         cords[i] = weft_cord_start(wait_in_cord, id_arg(weft_self()), NULL);
-        ck_assert_uint_ne(cords[i], 0);
-    }
-    for (size_t i = 0; i < COUNT_OF(cords); i++)
         ck_assert_int_eq(weft_receive(), 1);
+    }
     ck_assert_int_eq(weft_shutdown_all(60), 0);
-    for (size_t i = 0; i < COUNT_OF(cords); i++) {
+    for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_cord_cancel(cords[i]), -ESRCH);   /* it has ended, */
         ck_assert_int_eq(weft_cord_join(cords[i]), -ECANCELED); /* and can be joined */
     }

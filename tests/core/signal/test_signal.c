@@ -45,7 +45,7 @@ static void catch_signal(int sig)
         ck_assert_int_eq(wait_for(sig), -ECANCELED);
 }
 
-static int is_not_pending(int sig)
+static bool is_not_pending(int sig)
 {
     int rc = 0;
     WEFT_MOVE_ON_AFTER(0)
@@ -62,9 +62,7 @@ static void let_signals_run(void)
 
 static weft_fiber spin_signal_waiter(int sig)
 {
-    weft_fiber f = spin_waiting(wait_for_arg, as_arg(sig));
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(wait_for_arg, as_arg(sig));
 }
 
 /* The handler that was installed before weft's handler. */
@@ -95,10 +93,24 @@ static void send_alarm_soon(void)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
+static void *raise_arg(void *arg)
+{
+    raise((int)(intptr_t)arg);
+    return NULL;
+}
+
 TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
+    ck_assert_int_eq(weft_await(f), SIGUSR1);
+    f = spin_signal_waiter(SIGUSR1);
+    errno = 77;
+    raise(SIGUSR1);
+    ck_assert_int_eq(errno, 77);
+    ck_assert_int_eq(weft_await(f), SIGUSR1);
+    f = spin_signal_waiter(SIGUSR1);
+    join_thread(start_thread(raise_arg, as_arg(SIGUSR1))); /* delivered to another thread */
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
 
@@ -130,24 +142,16 @@ TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
 TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
-    raise(SIGUSR1);
-    raise(SIGUSR1);
-    raise(SIGUSR1);
+    for (int i = 0; i < 3; i++)
+        raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
-    ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
-    ck_assert_trail("");
-    ck_assert(is_not_pending(SIGUSR1));
-}
-
-TEST(a_pending_signal_is_returned_even_where_blocking_is_refused)
-{
-    catch_signal(SIGUSR1);
-    raise(SIGUSR1);
     weft_no_switch_begin();
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     weft_no_switch_end();
+    ck_assert_trail("");
+    ck_assert(is_not_pending(SIGUSR1));
 }
 
 TEST(a_cancelled_wait_consumes_no_signal)
@@ -172,7 +176,7 @@ static weft_value wait_and_mark(void *arg)
  */
 TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
 {
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 100; i++) {
         clear_trail();
         weft_fiber f = spin_waiting(wait_and_mark, NULL);
         raise(SIGUSR1);
@@ -252,8 +256,7 @@ TEST(an_error_in_a_handler_fiber_reaches_main)
 
 FIBER(wake_main, weft_schedule(weft_main(), (weft_value)arg))
 
-/* The main fiber waits for the signal, though no other event is possible. */
-TEST(a_suspended_main_fiber_waits_for_handled_signals)
+TEST(a_suspended_main_fiber_waits_for_handled_signals_and_a_wait_is_not_a_deadlock)
 {
     if (IS_TSAN)
         return;
@@ -262,25 +265,11 @@ TEST(a_suspended_main_fiber_waits_for_handled_signals)
     ck_assert_int_eq(weft_suspend(), 7);
     ck_assert_int_eq(weft_on_signal(SIGALRM, NULL, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
-}
-
-TEST(a_wait_for_a_signal_is_not_a_deadlock)
-{
-    if (IS_TSAN)
-        return;
     weft_fiber f = spin_signal_waiter(SIGALRM);
     send_alarm_soon();
     ck_assert_int_eq(weft_await(f), SIGALRM);
-    send_alarm_soon();
-    ck_assert_int_eq(wait_for(SIGALRM), SIGALRM);
-}
-
-TEST(a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting)
-{
-    if (IS_TSAN)
-        return;
     weft_spin_with(wait_for_arg, as_arg(SIGUSR1), &(weft_spin_options){.is_daemon = true});
-    ck_assert_int_eq(weft_suspend(), 0);
+    ck_assert_int_eq(weft_suspend(), 0); /* a daemon does not keep main waiting */
 }
 
 static int sleep_in_deadlock_after_signal(void)
@@ -303,26 +292,20 @@ TEST(without_waits_for_signals_a_deadlock_is_detected_again)
     assert_printed(o, "deadlock");
 }
 
-static weft_value mark_in_fiber(void *arg)
-{
-    mark(arg);
-    return 0;
-}
-
 TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
 {
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, "old "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_and_return, "old "), 0);
     raise(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, "new "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_and_return, "new "), 0);
     raise(SIGUSR1);
     let_signals_run();
     ck_assert_trail("new new ");
 }
 
-TEST(removing_a_handler_restores_the_previous_one)
+TEST(removing_a_handler_restores_the_previous_one_unless_a_later_one_is_installed)
 {
     install_own_handler(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, "ours"), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_and_return, "ours"), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 0); /* not called while weft's handler is installed */
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
@@ -331,6 +314,12 @@ TEST(removing_a_handler_restores_the_previous_one)
     let_signals_run();
     ck_assert_trail("");
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
+    signal(SIGUSR1, SIG_DFL);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, return_arg, NULL), 0);
+    install_own_handler(SIGUSR1);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
+    raise(SIGUSR1);
+    ck_assert_int_eq(own_calls, 2);
 }
 
 TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
@@ -346,34 +335,6 @@ TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
 
-TEST(a_handler_installed_over_the_handler_of_weft_is_not_replaced)
-{
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, return_arg, NULL), 0);
-    install_own_handler(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
-    raise(SIGUSR1);
-    ck_assert_int_eq(own_calls, 1);
-}
-
-TEST(a_signal_does_not_change_errno)
-{
-    catch_signal(SIGUSR1);
-    errno = 77;
-    raise(SIGUSR1);
-    ck_assert_int_eq(errno, 77);
-}
-
-/* Threads. */
-
-static void *start_and_join(void *(*fn)(void *), void *arg)
-{
-    pthread_t thread;
-    void *result;
-    ck_assert_int_eq(pthread_create(&thread, NULL, fn, arg), 0);
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    return result;
-}
-
 /* Wait in a fiber of this thread. Tell the fiber in arg when it waits. */
 static void *wait_in_thread(void *arg)
 {
@@ -386,42 +347,26 @@ TEST(a_signal_wakes_waiters_in_every_thread)
 {
     pthread_t threads[3];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
-        pthread_create(&threads[i], NULL, wait_in_thread, id_arg(weft_self()));
+        threads[i] = start_thread(wait_in_thread, id_arg(weft_self()));
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         ck_assert_int_eq(weft_receive(), 1);
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        ck_assert_int_eq((intptr_t)result, SIGUSR1);
-    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        ck_assert_int_eq((intptr_t)join_thread(threads[i]), SIGUSR1);
     ck_assert(is_not_pending(SIGUSR1));
-}
-
-static void *raise_arg(void *arg)
-{
-    raise((int)(intptr_t)arg);
-    return NULL;
-}
-
-TEST(a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one)
-{
-    weft_fiber f = spin_signal_waiter(SIGUSR1);
-    start_and_join(raise_arg, as_arg(SIGUSR1));
-    ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
 
 static void *register_and_end(void *arg)
 {
-    return as_arg(weft_on_signal(SIGUSR1, mark_in_fiber, arg));
+    return as_arg(weft_on_signal(SIGUSR1, mark_and_return, arg));
 }
 
 TEST(a_handler_ends_with_the_thread_that_registered_it)
 {
     install_own_handler(SIGUSR1);
-    ck_assert_ptr_null(start_and_join(register_and_end, "late"));
+    ck_assert_ptr_null(join_thread(start_thread(register_and_end, (void *)"late")));
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
     let_signals_run();
@@ -430,7 +375,7 @@ TEST(a_handler_ends_with_the_thread_that_registered_it)
 
 static void *register_and_suspend(void *arg)
 {
-    weft_on_signal(SIGUSR1, mark_in_fiber, "removed");
+    weft_on_signal(SIGUSR1, mark_and_return, "removed");
     weft_tell(arg_id(arg), (weft_value)weft_self());
     return as_arg(weft_suspend());
 }
@@ -438,16 +383,13 @@ static void *register_and_suspend(void *arg)
 TEST(a_handler_may_be_removed_by_another_thread)
 {
     install_own_handler(SIGUSR1);
-    pthread_t thread;
-    void *result;
-    pthread_create(&thread, NULL, register_and_suspend, id_arg(weft_self()));
+    pthread_t thread = start_thread(register_and_suspend, id_arg(weft_self()));
     weft_fiber main_of_thread = (weft_fiber)weft_receive();
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
     ck_assert_int_eq(weft_schedule(main_of_thread, 5), 0);
-    pthread_join(thread, &result);
-    ck_assert_int_eq((intptr_t)result, 5);
+    ck_assert_int_eq((intptr_t)join_thread(thread), 5);
     ck_assert_trail("");
 }
 
@@ -481,40 +423,36 @@ TEST(signals_do_not_interrupt_a_waiting_read)
     ck_assert_int_eq(weft_on_signal(SIGUSR1, sleep_and_count, &runs), 0);
     weft_fiber reader = weft_spin(read_four_bytes, &fd[0]);
     signal_storm s = {pthread_self(), weft_self()};
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, send_signals, &s), 0);
+    pthread_t thread = start_thread(send_signals, &s);
     ck_assert_int_eq(weft_receive(), 100);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    join_thread(thread);
     ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
     ck_assert_int_eq(weft_write(fd[1], "whole", 4), 4);
     ck_assert_int_eq(weft_await(reader), 4);
     let_signals_run();
     ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_ge(runs, 1);
-    ck_assert_int_le(runs, 100);
+    ck_assert(runs >= 1 && runs <= 100);
 }
 
-/* Processes. */
-
-TEST(a_child_of_fork_has_the_original_dispositions)
+TEST(a_child_of_fork_has_the_original_dispositions_also_without_atfork_handlers)
 {
-    if (IS_TSAN)
-        return;
     install_own_handler(SIGUSR2);
     catch_signal(SIGUSR1);
     ck_assert_int_eq(weft_on_signal(SIGUSR2, return_arg, NULL), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        raise(SIGUSR2);
-        if (own_calls == 1)
-            raise(SIGUSR1);
-        _exit(1);
+    for (int i = IS_TSAN ? 1 : 0; i < 2; i++) {
+        pid_t pid = i == 0 ? fork() : _Fork();
+        if (pid == 0) {
+            raise(SIGUSR2);
+            if (own_calls == 1)
+                raise(SIGUSR1);
+            _exit(1);
+        }
+        int status;
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+        ck_assert(is_not_pending(SIGUSR1));
+        ck_assert_int_eq(own_calls, 0);
     }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
-    ck_assert(is_not_pending(SIGUSR1));
-    ck_assert_int_eq(own_calls, 0);
 }
 
 /* A child of weft_fork can register handlers again. Its return also removes them. */
@@ -545,20 +483,6 @@ TEST(a_child_of_weft_fork_can_handle_signals_again)
     if (IS_TSAN)
         return;
     assert_silent(run_apart(handle_signals_in_child), 0);
-}
-
-TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
-{
-    catch_signal(SIGUSR1);
-    pid_t pid = _Fork();
-    if (pid == 0) {
-        raise(SIGUSR1);
-        _exit(1);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
-    ck_assert(is_not_pending(SIGUSR1));
 }
 
 TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
