@@ -7,8 +7,6 @@
 
 #include "support/suite.h"
 
-#include <stdlib.h>
-
 #define ROUNDS 200000
 
 /* An assertion of Check writes to a file each time, which is too slow here. */

@@ -6,7 +6,6 @@
 #include "support/suite.h"
 
 #include <poll.h>
-#include <pthread.h>
 
 /* Fail *arg times, then succeed. */
 static weft_value fail_then_succeed(void *arg)

@@ -5,7 +5,6 @@
 #include "core/cord/fork_support.h"
 #include "support/suite.h"
 
-#include <dirent.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -2,7 +2,6 @@
 #include "support/suite.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 

@@ -68,8 +68,8 @@ TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-TEST(a_deadline_inside_a_group_affects_only_its_scope)
-{ /* P41 */
+TEST(a_scope_inside_a_group_affects_only_itself_and_swallows_no_error_of_a_member)
+{ /* P22, P41 */
     int rc = 1, timeout = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, sleep_then_mark_if_slept, "1");
@@ -80,11 +80,6 @@ TEST(a_deadline_inside_a_group_affects_only_its_scope)
     ck_assert_int_eq(timeout, -ETIMEDOUT);
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("1");
-}
-
-TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
-{ /* P22 */
-    int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
         WEFT_MOVE_ON_AFTER(60)
@@ -116,33 +111,27 @@ static weft_value raise_in_main(void *arg)
     return 0;
 }
 
-TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
-{ /* P19 */
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE)); /* too late to be the first */
-        weft_spin(raise_in_main, as_arg(-EIO));
-    }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "raised");
-    ck_assert_trail("1failed ");
-    ck_assert_int_eq(weft_snooze(), 0);
-}
+FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
 
-/* P19: an error raised before the close, or an error of a child outside of the group. */
-TEST(a_pending_error_of_the_caller_is_returned_by_the_close)
-{
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_spin(fail_with, as_arg(-EIO));
-        weft_snooze();
+/* Raised, interrupted, or an error of a child outside of the group. */
+static weft_fn *const disturbers[] = {raise_in_main, interrupt_main, fail_with};
+
+TEST_ROWS(an_error_of_the_caller_cancels_the_members_and_is_the_result, disturbers)
+{ /* P19, P64 */
+    for (int is_pending = 0; is_pending < (disturbers[_i] == interrupt_main ? 1 : 2);
+         is_pending++) {
+        int rc = 1;
+        WEFT_GROUP(g, rc) {
+            weft_group_spin(&g, mark_when_cancelled, "1");
+            weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE)); /* too late to be first */
+            weft_spin(disturbers[_i], as_arg(-EIO));
+            if (is_pending) /* before the close */
+                weft_snooze();
+        }
+        ck_assert_int_eq(rc, -EIO);
+        ck_take_trail("1failed ");
+        ck_assert_int_eq(weft_snooze(), 0);
     }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "broken");
-    ck_assert_trail("1");
-    ck_assert_int_eq(weft_snooze(), 0);
 }
 
 static weft_value fail_member_then_fail(void *arg)
@@ -199,22 +188,6 @@ TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
     ck_assert_int_eq(weft_await(weft_spin(open_and_be_cancelled, rc)), -ECANCELED);
     ck_assert_int_eq(rc[0], -EPIPE);
     ck_assert_int_eq(rc[1], -ECANCELED); /* the failing member never ran */
-}
-
-FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
-
-TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
-{ /* P64 */
-    for (int value = -2; value < 0; value++) {
-        int rc = 0;
-        WEFT_GROUP(g, rc) {
-            weft_group_spin(&g, mark_after_shield, "slow ");
-            weft_spin(interrupt_main, as_arg(value));
-        }
-        ck_assert_int_eq(rc, value);
-        ck_assert_int_eq(weft_snooze(), 0);
-    }
-    ck_assert_trail("slow slow ");
 }
 
 FIBER(close_group, weft_group_close(arg))
@@ -502,22 +475,6 @@ TEST_PROGRAM_PRINTS(a_group_that_cannot_end_is_a_deadlock, 0, "deadlock")
         return 1;
     int rc = wait_for_stuck_member(suspend_in_shield);
     _exit(rc == 0 && weft_children(weft_self(), NULL, 0) == 1 ? 0 : 2);
-}
-
-static int return_with_open_group(void)
-{
-    static weft_group left;
-    weft_group_open(&left);
-    weft_group_spin(&left, fail_with, as_arg(-EIO));
-    weft_snooze();
-    return 0;
-}
-
-TEST(an_error_in_a_group_that_main_leaves_open_is_reported)
-{ /* P33 */
-    const outcome *o = run_apart(return_with_open_group);
-    ck_assert_int_ne(o->status, 0);
-    assert_printed(o, "broken");
 }
 
 static weft_value monitor_then_await(void *arg)

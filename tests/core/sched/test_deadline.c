@@ -5,7 +5,6 @@
  */
 #include "support/suite.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
 
 #define LINES 400

@@ -52,6 +52,12 @@ TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
     assert_ran_at(0, 0.005);
     ck_assert_uint_eq(runs_count, 1);
     ck_assert_uint_eq(armed_timers(), 0);
+    f = weft_after(0, run_for_ms, NULL);
+    weft_await_children();
+    ck_assert_uint_eq(runs_count, 2);
+    ck_assert_int_eq(weft_await(f), -ESRCH); /* nothing remains */
+    ck_assert_int_eq(weft_restart(f), -ESRCH);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
 
 TEST(delayed_calls_run_in_order_of_their_times)
@@ -93,31 +99,22 @@ TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
     weft_cancel(f);
 }
 
-TEST(a_call_cancelled_before_its_time_never_runs)
+TEST(a_call_cancelled_before_its_time_never_runs_and_an_infinite_delay_arms_no_timer)
 {
     weft_fiber before = weft_after(60, mark_and_return, "ran");
-    weft_cancel(before); /* before its fiber ran */
-    ck_assert_int_eq(weft_await(before), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(before), -ECANCELED); /* before its fiber ran */
     weft_fiber f = weft_after(60, mark_and_return, "ran");
     weft_fiber every = weft_every(60, mark_and_return, "ran");
+    weft_after(INFINITY, mark_and_return, "ran");
+    weft_every(INFINITY, mark_and_return, "ran");
+    weft_every(1e300, mark_and_return, "ran");
     let_run();
     ck_assert_uint_eq(armed_timers(), 2);
     ck_assert_int_eq(weft_terminate(every, 60), 0);
     ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 3);
     ck_assert_trail("");
-}
-
-TEST(an_infinite_delay_arms_no_timer)
-{
-    weft_fiber f = weft_after(INFINITY, mark_and_return, "ran");
-    weft_fiber every = weft_every(INFINITY, mark_and_return, "ran");
-    weft_fiber far = weft_every(1e300, mark_and_return, "ran");
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(every), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(far), WEFT_WAITING);
-    ck_assert_uint_eq(armed_timers(), 0);
 }
 
 TEST(a_restarted_delayed_call_waits_for_the_full_delay)
@@ -135,19 +132,6 @@ TEST(a_restarted_delayed_call_waits_for_the_full_delay)
     ck_assert_uint_eq(runs_count, 1);
 }
 
-TEST(nothing_remains_of_a_delayed_call_that_has_ended)
-{
-    reset_runs();
-    weft_fiber f = weft_after(0, run_for_ms, NULL);
-    weft_await_children();
-    ck_assert_uint_eq(runs_count, 1);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_int_eq(weft_restart(f), -ESRCH);
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
-}
-
 TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
 { /* P64 */
     weft_fiber f[] = {
@@ -163,33 +147,23 @@ TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
     ck_assert_trail("once ");
 }
 
-static int suspend_until_delayed_calls_end(void)
-{
-    static int count;
-    weft_after(0.002, increment_int, &count);
-    weft_after(0.003, increment_int, &count);
-    return weft_suspend() == 0 && count == 2 ? 0 : 1;
-}
-
-static weft_value stop_at_three(void *arg)
+static weft_value fail_at_three(void *arg)
 {
     int *count = arg;
-    return ++*count < 3 ? 0 : weft_fail(-EPIPE, "that will do");
+    return ++*count < 3 ? 1 : weft_fail(-EIO, "broken");
 }
 
-static int suspend_until_ticks_end(void)
+TEST_PROGRAM(main_waits_for_delayed_and_periodic_calls, 0, "")
 {
-    static int count;
-    weft_every(0.001, stop_at_three, &count);
-    bool has_failed = weft_suspend() == -EPIPE;
+    int count = 0;
+    weft_after(0.002, increment_int, &count);
+    weft_after(0.003, increment_int, &count);
+    if (weft_suspend() != 0 || count != 2)
+        return 1;
+    weft_every(0.001, fail_at_three, &count);
+    bool has_failed = weft_suspend() == -EIO;
     weft_error_clear(); /* an expected error */
-    return has_failed && count == 3 ? 0 : 1;
-}
-
-TEST(main_waits_for_delayed_and_periodic_calls)
-{
-    ck_assert_quiet(run_apart(suspend_until_delayed_calls_end), 0);
-    ck_assert_quiet(run_apart(suspend_until_ticks_end), 0);
+    return has_failed && count == 3 ? 0 : 2;
 }
 
 TEST(ticks_are_at_multiples_of_the_period)
@@ -229,39 +203,23 @@ TEST(hundreds_of_thousands_of_ticks_do_not_drift)
     ck_assert_double_eq_tol(last, 100000, 1e-5);
 }
 
-TEST(ticks_missed_during_a_long_run_are_skipped)
+TEST(ticks_missed_during_a_long_run_are_skipped_and_the_others_keep_their_times)
 { /* P47 */
-    reset_runs();
-    weft_fiber f = weft_every(0.010, run_for_ms, as_arg(50));
-    weft_sleep(0.305);
-    cancel_and_await(f);
-    ck_assert_uint_ge(runs_count, 1);
-    for (size_t i = 1; i < runs_count; i++)
-        ck_assert_double_ge(runs[i] - runs[i - 1], 0.050 - 1e-9);
-    if (is_sim()) { /* a run takes slightly more than 50 ms, so the sixth tick is next */
-        ck_assert_uint_eq(runs_count, 5);
-        for (size_t i = 0; i < runs_count; i++)
-            assert_ran_at(i, 0.010 + 0.060 * (double)i);
+    /* A run takes slightly more than 50 ms, so the sixth tick is next. */
+    static const double rows[][2] = {{50, 0.060}, {45, 0.050}};
+    for (int row = 0; row < 2; row++) {
+        reset_runs();
+        weft_fiber f = weft_every(0.010, run_for_ms, as_arg((weft_value)rows[row][0]));
+        weft_sleep(0.205);
+        cancel_and_await(f);
+        ck_assert_uint_ge(runs_count, 1);
+        for (size_t i = 1; i < runs_count; i++)
+            ck_assert_double_ge(runs[i] - runs[i - 1], rows[row][0] * 1e-3 - 1e-9);
+        for (size_t i = 0; i < runs_count && is_sim(); i++)
+            assert_ran_at(i, 0.010 + rows[row][1] * (double)i);
+        if (is_sim())
+            ck_assert_uint_eq(runs_count, 4);
     }
-}
-
-TEST(ticks_keep_their_times_after_a_long_run)
-{ /* P47 */
-    if (!is_sim())
-        return;
-    reset_runs();
-    weft_fiber f = weft_every(0.010, run_for_ms, as_arg(45));
-    weft_sleep(0.220);
-    cancel_and_await(f);
-    ck_assert_uint_eq(runs_count, 5);
-    for (size_t i = 0; i < runs_count; i++)
-        assert_ran_at(i, 0.010 + 0.050 * (double)i);
-}
-
-static weft_value fail_at_three(void *arg)
-{
-    int *count = arg;
-    return ++*count < 3 ? 1 : weft_fail(-EIO, "broken");
 }
 
 TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
@@ -363,27 +321,18 @@ TEST(an_interrupted_throttled_loop_returns_the_reason)
 
 TEST(bad_times_rates_and_functions_are_refused_with_a_message)
 {
-    static const double times[] = {-1, -1e-300, NAN, -INFINITY, 0};
+    static const double times[] = {0, -1, -1e-300, NAN, -INFINITY, 1};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
-        weft_error_clear();
-        if (i < 4) {
-            ck_assert_uint_eq(weft_after(times[i], suspend, NULL), 0);
-            ck_assert_any_error(-EINVAL);
+        weft_fn *fn = times[i] == 1 ? NULL : suspend;       /* a good time with a bad function */
+        for (int kind = i == 0 ? 1 : 0; kind < 4; kind++) { /* weft_after accepts 0 */
             weft_error_clear();
+            weft_value result = kind == 0   ? (weft_value)weft_after(times[i], fn, NULL)
+                                : kind == 1 ? (weft_value)weft_every(times[i], fn, NULL)
+                                : kind == 2 ? (weft_value)weft_spin_loop(fn, NULL, times[i])
+                                            : weft_throttled_loop(fn, NULL, times[i], 1);
+            ck_assert_int_eq(result, kind < 3 ? 0 : -EINVAL);
+            ck_assert_any_error(-EINVAL);
         }
-        ck_assert_uint_eq(weft_every(times[i], suspend, NULL), 0);
-        ck_assert_any_error(-EINVAL);
-        weft_error_clear();
-        ck_assert_uint_eq(weft_spin_loop(suspend, NULL, times[i]), 0);
-        ck_assert_any_error(-EINVAL);
-        weft_error_clear();
-        ck_assert_int_eq(weft_throttled_loop(suspend, NULL, times[i], 1), -EINVAL);
-        ck_assert_any_error(-EINVAL);
     }
-    ck_assert_uint_eq(weft_after(1, NULL, NULL), 0);
-    ck_assert_uint_eq(weft_every(1, NULL, NULL), 0);
-    ck_assert_uint_eq(weft_spin_loop(NULL, NULL, 1), 0);
-    ck_assert_int_eq(weft_throttled_loop(NULL, NULL, 1, 1), -EINVAL);
-    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }

@@ -6,9 +6,6 @@
 
 #include "core/cord/cord.h"
 
-#include <math.h>
-
-#include <pthread.h>
 #include <signal.h>
 
 /*

@@ -4,7 +4,6 @@
  */
 #include "support/suite.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/time.h>

@@ -2,9 +2,6 @@
 #include "core/stack/guard.h"
 #include "core/stack/stack_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(the_stack_released_last_is_acquired_first)
 {
     weft__stack s[3] = {acquire_stack(64 * KIB), acquire_stack(64 * KIB), acquire_stack(64 * KIB)};

@@ -4,8 +4,6 @@
  */
 #include "core/stack/stack_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
 static bool has_guard_advice(void)
