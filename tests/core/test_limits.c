@@ -2,16 +2,9 @@
  * Tests of limits: fibers that never wait, nearly full stacks, deep trees, processes that fork, and
  * the sizes that a fiber may have.
  */
-#include "core/limits.h"
 #include "support/suite.h"
 
 #include <fcntl.h>
-
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
-#else
-#define RUNNING_ON_VALGRIND 0
-#endif
 
 /* Read data that is always available. Only the deadline ends the loop. */
 static weft_value read_zeros_until_deadline(void *arg)
@@ -73,9 +66,9 @@ static weft_value suspend_9_kib_below(void *arg)
 }
 
 TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
-{                       /* T21 */
-    if (is_sanitized()) /* frames are larger there */
-        return;
+{ /* T21 */
+    if (is_sanitized())
+        return; /* frames are larger there */
     weft_fiber f =
         weft_spin_with(suspend_9_kib_below, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
     let_run();
@@ -201,19 +194,4 @@ TEST(a_fiber_on_a_reused_record_has_its_own_stack_and_flags)
         ck_assert_str_eq(weft_name_of(f), "");
         ck_assert_int_eq(weft_await(f), usual);
     }
-}
-
-TEST(an_idle_thread_frees_the_memory_of_a_burst)
-{
-    enum { EXCESS = 8192 };
-    /* Sanitizers, which need larger stacks, and Valgrind use additional memory. */
-    if (WEFT__STACK_BYTES_DEFAULT > 64 << 10 || RUNNING_ON_VALGRIND)
-        return;
-    for (size_t i = 0; i < WEFT__STACK_WARM_MIN + EXCESS; i++)
-        ck_assert_uint_ne(weft_spin(suspend, NULL), 0);
-    weft_snooze();
-    ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
-    size_t before = resident_pages();
-    ck_assert_int_eq(weft_sleep(0.2), 0);
-    ck_assert_uint_lt(resident_pages() + EXCESS * 9 / 10, before);
 }

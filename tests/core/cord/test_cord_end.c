@@ -156,35 +156,6 @@ TEST(a_cord_with_an_idle_callback_is_not_part_of_a_deadlock)
     ck_assert_int_eq(weft_cord_join(cord), 8);
 }
 
-static weft_value forward_messages(void *arg)
-{
-    weft_value v;
-    while ((v = weft_receive()) > 0)
-        weft_tell(arg_id(arg), v);
-    return v;
-}
-
-static void *tell_and_end(void *arg)
-{
-    weft_tell(arg_id(arg), 5);
-    return NULL;
-}
-
-TEST(messages_of_a_thread_that_ends_arrive)
-{
-    weft_cord cord = start_cord(forward_messages, id_arg(weft_self()));
-    pthread_attr_t detached;
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    for (int i = 0; i < 300; i++) {
-        pthread_t thread;
-        ck_assert_int_eq(pthread_create(&thread, &detached, tell_and_end, id_arg(cord)), 0);
-        ck_assert_int_eq(weft_receive(), 5);
-    }
-    weft_tell(cord, 0);
-    ck_assert_int_eq(weft_cord_join(cord), 0);
-}
-
 #if HAS_ONLY_OWN_THREADS
 /* Wait in a shield, so that a cancel has no effect. */
 static weft_value wait_shielded(void *arg)

@@ -13,59 +13,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static weft_value snooze_and_increment(void *arg)
-{
-    for (int i = 0; i < 3; i++)
-        weft_snooze();
-    weft_sleep(0.001);
-    ++*(int *)arg;
-    return 0;
-}
-
-static void *run_a_hundred_fibers(void *arg)
-{
-    int *sum = arg;
-    for (int i = 0; i < 100; i++)
-        weft_go(snooze_and_increment, sum);
-    return as_arg(weft_await_children());
-}
-
-TEST(several_threads_run_their_own_fibers_concurrently)
-{ /* DESIGN 8 */
-    int sums[4] = {0};
-    pthread_t threads[COUNT_OF(sums)];
-    for (size_t i = 0; i < COUNT_OF(sums); i++)
-        threads[i] = start_thread(run_a_hundred_fibers, &sums[i]);
-    int own = 0;
-    ck_assert_ptr_null(run_a_hundred_fibers(&own));
-    for (size_t i = 0; i < COUNT_OF(sums); i++) {
-        ck_assert_ptr_null(join_thread(threads[i]));
-        ck_assert_int_eq(sums[i], 100);
-    }
-    ck_assert_int_eq(own, 100);
-}
-
-static void *store_ids(void *arg)
-{
-    weft_fiber *ids = arg;
-    ids[0] = weft_self();
-    ids[1] = weft_spin(return_arg, NULL);
-    weft_await(ids[1]);
-    return NULL;
-}
-
-TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other)
-{ /* T18 */
-    weft_fiber ids[20][2];
-    for (size_t i = 0; i < COUNT_OF(ids); i++)
-        join_thread(start_thread(store_ids, ids[i]));
-    for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        ck_assert_uint_ne(ids[i][0], weft_self());
-        for (size_t j = 0; j < i; j++)
-            ck_assert(ids[i][0] != ids[j][0] && ids[i][1] != ids[j][1]);
-    }
-}
-
 static sem_t is_idle;
 
 static void post_idle(void *arg)
@@ -244,9 +191,9 @@ static weft_value return_after_last_count(void *arg)
 }
 
 TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
-{                       /* P8 */
-    if (is_sanitized()) /* TSan has its own threads */
-        return;
+{ /* P8 */
+    if (is_sanitized())
+        return; /* TSan has its own threads */
     weft_self();
     start_counting_polls();
     ck_assert_int_eq(weft_offload_go(return_after_last_count, NULL), 0);

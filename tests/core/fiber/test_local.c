@@ -239,26 +239,6 @@ TEST(a_failed_allocation_returns_NULL)
     ck_assert_ptr_nonnull(weft_alloc(0));
 }
 
-static void defer_another(void *arg)
-{
-    mark("1");
-    weft_defer(mark_arg, arg);
-}
-
-static weft_value defer_in_a_defer(void *arg)
-{
-    weft_defer(mark_arg, (void *)"0");
-    weft_defer(defer_another, arg);
-    return 0;
-}
-
-TEST(calls_deferred_by_a_deferred_call_run_too)
-{ /* P24 */
-    static char two[] = "2";
-    ck_assert_int_eq(weft_await(weft_spin(defer_in_a_defer, two)), 0);
-    ck_assert_trail("120");
-}
-
 static int return_from_the_middle(bool early)
 {
     WEFT_DEFER(mark, "1");

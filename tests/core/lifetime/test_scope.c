@@ -1,8 +1,6 @@
 /* Tests of scopes: deadlines, cancellation by a call, every exit from a block, and shields. */
 #include "support/suite.h"
 
-#include <malloc.h>
-
 TEST(an_expired_deadline_ends_the_block_and_later_calls_block_again)
 { /* P41 */
     int rc = 1;
@@ -82,19 +80,6 @@ TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
     ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     rc = weft_scope_close(&scope);
     ck_assert_int_eq(rc, -ETIMEDOUT);
-}
-
-TEST(resets_allocate_no_memory)
-{ /* P43 */
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 1), 0);
-    size_t before = mallinfo2().uordblks;
-    for (int i = 0; i < 100000; i++)
-        if (weft_scope_reset(&scope, 10 + i % 1000) != 0)
-            ck_abort_msg("reset %d failed", i);
-    ck_assert_uint_eq(mallinfo2().uordblks, before);
-    ck_assert_uint_eq(armed_timers(), 1);
-    ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 
 static int fail_inside_a_block(int *rc)
@@ -346,30 +331,6 @@ TEST(a_scope_affects_its_fiber_and_not_the_child_that_it_awaits)
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_await(f), 7);
-}
-
-static weft_value sleep_in_and_after_shield(void *arg)
-{
-    int *rc = arg;
-    WEFT_SHIELD(60) {
-        rc[0] = weft_sleep(0.002);
-        rc[1] = weft_sleep(0.002);
-        rc[2] = weft_is_cancelled();
-    }
-    rc[3] = weft_sleep(60);
-    rc[4] = weft_sleep(60);
-    return 1;
-}
-
-TEST(a_shield_delays_cancellation_which_persists_afterwards)
-{ /* DESIGN 6 */
-    int rc[5] = {1, 1, 1, 1, 1};
-    weft_fiber f = weft_spin(sleep_in_and_after_shield, rc);
-    weft_snooze();
-    ck_assert_int_eq(weft_stop(f, 42), 0);
-    ck_assert_int_eq(weft_await(f), 42);
-    const int expected[5] = {0, 0, 0, -ECANCELED, -ECANCELED};
-    ck_assert_mem_eq(rc, expected, sizeof rc);
 }
 
 static weft_value sleep_in_short_shields(void *arg)

@@ -293,47 +293,6 @@ TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
     ck_assert_uint_eq(stats().timers, 0);
 }
 
-static weft_value leave_state_behind(void *arg)
-{
-    static weft_scope scope; /* outlives the fiber, which does not close it */
-    weft_scope_open(&scope, (double)(intptr_t)arg);
-    weft_no_switch_begin();
-    weft_raise(weft_self(), -EIO, "never delivered");
-    weft_fail(-EPIPE, "never read");
-    for (int i = 0; i < 40; i++)
-        weft_is_cancelled();
-    weft_no_switch_end();
-    weft_no_switch_begin();
-    return 0;
-}
-
-static weft_value assert_clean_state(void *arg)
-{
-    ck_assert(!weft_is_cancelled());
-    ck_assert_ptr_null(weft_error());
-    ck_assert_int_eq(weft_first_value(), 0);
-    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-    ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_int_eq(weft_sleep(0.0001), 0);
-    return 11;
-}
-
-TEST(no_state_remains_for_the_next_fiber_on_a_record)
-{ /* T45 */
-    for (int i = 0; i < 100; i++) {
-        weft_fiber f = weft_spin(suspend, NULL);
-        if (i % 2)
-            weft_snooze();
-        weft_stop(f, i);
-        ck_assert_int_eq(weft_await(f), i);
-        ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
-        weft_value value = weft_await(weft_spin(leave_state_behind, as_arg(i % 3)));
-        ck_assert(value == 0 || value == -EIO);
-        weft_error_clear();
-        ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
-    }
-}
-
 static weft_value snooze_while_cancelled(void *arg)
 {
     weft_cancel(weft_self());

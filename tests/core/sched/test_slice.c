@@ -28,41 +28,22 @@ static double slice_of(weft_fiber f)
     return info.slice_s;
 }
 
-static weft_value check_default(void *arg)
-{
-    double *took = arg;
-    weft_set_default_slice(0, 0.02);
-    *took = use_up_slice();
-    return 0;
-}
-
-TEST(a_fiber_without_its_own_slice_has_the_current_default)
-{ /* T100 */
-    double took = 0;
-    weft_set_default_slice(0, 60);
-    ck_assert(slice_of(weft_self()) == 60);
-    ck_assert_int_eq(weft_await(weft_spin(check_default, &took)), 0);
-    ck_assert(took >= 0.02);
-    ck_assert(slice_of(weft_self()) == 0.02);
-}
-
-TEST(the_slice_of_a_fiber_overrides_the_default)
+TEST(a_fiber_has_its_own_slice_or_the_current_default)
 { /* T100, T102 */
     weft_set_default_slice(0, 60);
+    ck_assert(slice_of(weft_self()) == 60);
+    weft_set_default_slice(0, 0.02); /* takes effect at once */
+    ck_assert(use_up_slice() >= 0.02);
+    weft_set_slice(0, 60);
+    ck_assert_int_eq(weft_check_slice(), 0);
     weft_set_slice(0, 0.005);
+    weft_snooze();
     ck_assert(use_up_slice() >= 0.005);
     weft_set_default_slice(0, 120);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
     ck_assert(slice_of(weft_self()) == 0.005);
-}
-
-TEST(a_new_slice_takes_effect_at_once)
-{ /* T100 */
-    weft_set_slice(0, 60);
-    ck_assert_int_eq(weft_check_slice(), 0);
-    weft_set_slice(0, 0.005);
-    use_up_slice();
-    weft_set_slice(0, 60);
+    weft_set_slice(0, 0); /* unlimited */
+    ck_assert(isinf(slice_of(weft_self())));
     ck_assert_int_eq(weft_check_slice(), 0);
 }
 
@@ -99,13 +80,6 @@ TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
     begin = weft_now();
     use_up_slice();
     ck_assert_slept(begin, 0.01);
-}
-
-TEST(a_slice_of_0_is_unlimited)
-{
-    weft_set_slice(0, 0);
-    ck_assert(isinf(slice_of(weft_self())));
-    ck_assert_int_eq(weft_check_slice(), 0);
 }
 
 TEST(invalid_slices_are_refused_and_change_nothing)

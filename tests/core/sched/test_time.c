@@ -1,5 +1,4 @@
 /* Tests of time and sleeping: durations, order, and wake-ups while other fibers are busy. */
-#include "support/random.h"
 #include "support/suite.h"
 
 #include "core/cord/cord.h"
@@ -209,108 +208,86 @@ TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
     ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
 
-static weft_value sleep_random_us(void *arg)
+static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
+
+static weft_value sleep_among_many(void *arg)
 {
-    int rc = weft_sleep(random_below(3) * random_below(50) * 1e-6); /* 0 s in every third case */
-    ++*(int *)arg;
-    return rc;
+    double time_s = 0.02 + (double)(intptr_t)arg * 5e-5, before = weft_now();
+    ck_assert_int_eq(weft_sleep(time_s), 0);
+    double late_s = weft_now() - before - time_s;
+    earliest_s = late_s < earliest_s ? late_s : earliest_s;
+    latest_s = late_s > latest_s ? late_s : latest_s;
+    return 0;
 }
 
-TEST(none_of_many_short_random_sleeps_is_lost)
-{     /* T15, T16 */
-    { /* T15, T16 */
-        {
-            int woken = 0;
-            for (int i = 0; i < 300; i++)
-                ck_assert_int_eq(weft_go(sleep_random_us, &woken), 0);
-            ck_assert_int_eq(weft_await_children(), 0);
-            ck_assert_int_eq(woken, 300);
-        }
-        ck_assert_uint_eq(armed_timers(), 0);
-    }
+TEST(many_timers_are_coalesced_and_none_expires_too_early)
+{ /* Issue 2, 6 */
+    for (intptr_t i = 0; i < 1000; i++)
+        ck_assert_int_eq(weft_go(sleep_among_many, (void *)i), 0);
+    ck_assert_int_eq(weft_await_children(), 0);
+    ck_assert_double_ge(earliest_s, -2e-8); /* rounding of a double */
+    if (is_sim())
+        ck_assert_double_le(latest_s, 1e-4); /* exact, except for the time that other fibers take */
+    else
+        ck_assert_uint_lt(stats().polls, 400);
+}
 
-    static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
+/* A backend that records the longest timeout of a poll. */
+static const weft__backend_type *real_type;
+static int64_t longest_wait_ns;
 
-    static weft_value sleep_among_many(void *arg)
-    {
-        double time_s = 0.02 + (double)(intptr_t)arg * 5e-5, before = weft_now();
-        ck_assert_int_eq(weft_sleep(time_s), 0);
-        double late_s = weft_now() - before - time_s;
-        earliest_s = late_s < earliest_s ? late_s : earliest_s;
-        latest_s = late_s > latest_s ? late_s : latest_s;
-        return 0;
-    }
+static int poll_and_record(weft__backend *b, int64_t timeout_ns)
+{
+    longest_wait_ns = timeout_ns > longest_wait_ns ? timeout_ns : longest_wait_ns;
+    return real_type->poll(b, timeout_ns);
+}
 
-    TEST(many_timers_are_coalesced_and_none_expires_too_early)
-    { /* Issue 2, 6 */
-        for (intptr_t i = 0; i < 1000; i++)
-            ck_assert_int_eq(weft_go(sleep_among_many, (void *)i), 0);
-        ck_assert_int_eq(weft_await_children(), 0);
-        ck_assert_double_ge(earliest_s, -2e-8); /* rounding of a double */
-        if (is_sim())
-            ck_assert_double_le(latest_s,
-                                1e-4); /* exact, except for the time that other fibers take */
-        else
-            ck_assert_uint_lt(stats().polls, 400);
-    }
-
-    /* A backend that records the longest timeout of a poll. */
-    static const weft__backend_type *real_type;
-    static int64_t longest_wait_ns;
-
-    static int poll_and_record(weft__backend * b, int64_t timeout_ns)
-    {
-        longest_wait_ns = timeout_ns > longest_wait_ns ? timeout_ns : longest_wait_ns;
-        return real_type->poll(b, timeout_ns);
-    }
-
-    FIBER(sleep_for_hours, weft_sleep(3600.0 + (double)(intptr_t)arg))
+FIBER(sleep_for_hours, weft_sleep(3600.0 + (double)(intptr_t)arg))
 
 #define LONE_SLEEP_NS 20000
 
-    TEST(a_single_timer_is_not_coalesced)
-    {
-        weft__backend *b = (weft_self(), weft__cord_self->backend);
-        weft__backend_type recording_type = *b->type;
-        weft_fiber far[100]; /* deadlines that never expire */
-        for (intptr_t i = 0; i < 100; i++)
-            far[i] = weft_spin(sleep_for_hours, (void *)i);
-        let_run();
-        real_type = b->type;
-        recording_type.poll = poll_and_record;
-        b->type = &recording_type;
-        for (int i = 0; i < 100;
-             i++) /* far more timers within the coalescing interval than the limit */
-            ck_assert_int_eq(weft_sleep(LONE_SLEEP_NS * 1e-9), 0);
-        b->type = real_type;
-        ck_assert_int_le(longest_wait_ns,
-                         5 * LONE_SLEEP_NS); /* the clock of the deadlines is ahead */
-        for (int i = 0; i < 100; i++)
-            weft_cancel(far[i]);
-        weft_await_all(far, 100, NULL);
-    }
+TEST(a_single_timer_is_not_coalesced)
+{
+    weft__backend *b = (weft_self(), weft__cord_self->backend);
+    weft__backend_type recording_type = *b->type;
+    weft_fiber far[100]; /* deadlines that never expire */
+    for (intptr_t i = 0; i < 100; i++)
+        far[i] = weft_spin(sleep_for_hours, (void *)i);
+    let_run();
+    real_type = b->type;
+    recording_type.poll = poll_and_record;
+    b->type = &recording_type;
+    for (int i = 0; i < 100;
+         i++) /* far more timers within the coalescing interval than the limit */
+        ck_assert_int_eq(weft_sleep(LONE_SLEEP_NS * 1e-9), 0);
+    b->type = real_type;
+    ck_assert_int_le(longest_wait_ns, 5 * LONE_SLEEP_NS); /* the clock of the deadlines is ahead */
+    for (int i = 0; i < 100; i++)
+        weft_cancel(far[i]);
+    weft_await_all(far, 100, NULL);
+}
 
-    typedef struct suspension {
-        double timeout_s;
-        weft_value got;
-    } timed_suspend;
+typedef struct suspension {
+    double timeout_s;
+    weft_value got;
+} timed_suspend;
 
-    static weft_value suspend_with_timeout(void *arg)
-    {
-        timed_suspend *p = arg;
-        int rc;
-        WEFT_CANCEL_AFTER(p->timeout_s, rc)
-            p->got = weft_suspend();
-        return -rc;
-    }
+static weft_value suspend_with_timeout(void *arg)
+{
+    timed_suspend *p = arg;
+    int rc;
+    WEFT_CANCEL_AFTER(p->timeout_s, rc)
+        p->got = weft_suspend();
+    return -rc;
+}
 
-    TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
-    { /* T14 */
-        timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
-        ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
-        ck_assert_int_eq(brief.got, -ECANCELED);
-        weft_fiber f = spin_waiting(suspend_with_timeout, &endless);
-        ck_assert_int_eq(weft_schedule(f, 8), 0);
-        ck_assert_int_eq(weft_await(f), 0);
-        ck_assert_int_eq(endless.got, 8);
-    }
+TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
+{ /* T14 */
+    timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
+    ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
+    ck_assert_int_eq(brief.got, -ECANCELED);
+    weft_fiber f = spin_waiting(suspend_with_timeout, &endless);
+    ck_assert_int_eq(weft_schedule(f, 8), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(endless.got, 8);
+}

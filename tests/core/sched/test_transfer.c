@@ -10,8 +10,8 @@ static weft_value mark_twice(void *arg)
 }
 
 TEST(start_runs_the_body_and_returns_at_its_first_switchpoint_or_its_end)
-{                                                            /* T5, T8 */
-    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY); /* has no effect */
+{ /* T5, T8 */
+    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
     weft_spin(mark_and_return, "b");
     weft_fiber f = weft_new(mark_twice, "a"), g = weft_new(mark_and_return, "c");
     ck_assert_trail("");

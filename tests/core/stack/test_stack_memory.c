@@ -6,14 +6,6 @@
 
 #include <ucontext.h>
 
-static bool has_guard_advice(void)
-{
-    char *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    bool has = madvise(memory, page, 102) == 0;
-    munmap(memory, page);
-    return has;
-}
-
 TEST(the_used_part_of_a_stack_is_measured_in_pages)
 {
     static const size_t sizes[] = {16 << 10, 64 << 10, 1 << 20, 32 << 20};
@@ -179,30 +171,6 @@ TEST_TIMES(a_stack_can_be_released_and_trimmed_by_its_own_fiber, 4)
     swapcontext(&outside, &inside);
     ck_assert_uint_eq(cache.cached, cache.mapped);
     weft__stack_trim(&cache, 0);
-}
-
-TEST(a_hundred_thousand_stacks_with_guards_fit_into_default_limits)
-{
-    enum { COUNT = 100000 };
-    if (RUNNING_ON_VALGRIND)
-        return;
-    weft__stack *stacks = malloc(COUNT * sizeof *stacks);
-    for (size_t i = 0; i < COUNT; i++) {
-        stacks[i] = acquire_stack(64 * KIB);
-        touch_stack(&stacks[i], 2000);
-    }
-    if (has_guard_advice() && !IS_TSAN) { /* TSan maps additional memory */
-        ck_assert_uint_lt(count_lines("/proc/self/maps"), 200);
-        ck_assert_uint_eq(cache.unguarded, 0);
-    }
-    for (size_t i = 0; i < COUNT; i += 997) {
-        ck_assert_uint_eq(stack_resident_pages(&stacks[i]), 1);
-        ck_assert_uint_eq(weft__stack_used(&stacks[i]), page);
-    }
-    if (has_guard_advice())
-        ck_assert(is_fatal_to_write(stacks[COUNT - 1].low - 1));
-    release_stacks(stacks, COUNT);
-    free(stacks);
 }
 
 TEST(acquiring_fails_without_memory_and_works_again_later)
