@@ -28,11 +28,11 @@ TEST(a_thread_becomes_a_cord_or_gets_an_error)
     fail_each_call(become_and_check_cord);
 }
 
-/* More default stacks than one mapping holds. ASan needs half a minute for 200. */
+/* More default stacks than one mapping holds. ASan needs half a minute for more. */
 #ifdef __SANITIZE_ADDRESS__
 #define FIBERS 60
 #else
-#define FIBERS 200
+#define FIBERS 140
 #endif
 
 static weft_value snooze_and_return(void *arg)
