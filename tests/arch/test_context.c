@@ -60,7 +60,6 @@ static void other_free(void)
     munmap(stack, STACK_BYTES);
 }
 
-/* Switch from other to home, and never return. */
 static void leave_for_home(intptr_t value)
 {
     weft__context_unregister_stack(&other);

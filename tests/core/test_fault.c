@@ -22,9 +22,8 @@ static bool become_and_check_cord(void)
     return strcmp(weft_backend_name(), "none") != 0;
 }
 
-/* DESIGN 3: a failed allocation is an error of the call that needed it. */
 TEST(a_thread_becomes_a_cord_or_gets_an_error)
-{
+{ /* DESIGN 3: a failed allocation is an error of the call that needed it. */
     fail_each_call(become_and_check_cord);
 }
 
@@ -129,9 +128,8 @@ static weft_value sleep_in_scopes(void *arg)
     return weft_sleep(0.0005);
 }
 
-/* P41, P46: time needs no memory, and a failed poll is repeated. */
 TEST_FAULTS(deadlines_and_sleeps_work_with_any_fault)
-{
+{ /* P41, P46: time needs no memory, and a failed poll is repeated. */
     int made = 0;
     for (int i = 0; i < 10; i++)
         made += require_created(weft_spin(sleep_in_scopes, NULL)) != 0;
@@ -255,7 +253,6 @@ TEST_FAULTS(error_codes_arrive_once_even_without_their_messages)
     return made == 7;
 }
 
-/* Spin n fibers. Return the number that succeeded. */
 static size_t spin_some(weft_fiber *f, size_t n)
 {
     size_t made = 0;

@@ -14,7 +14,6 @@ static weft_value fail_then_succeed(void *arg)
     return --*left >= 0 ? weft_fail(-EPROTO, "%d more", *left) : 0;
 }
 
-/* Wait to be stopped, with a child. */
 static weft_value suspend_with_child(void *arg)
 {
     weft_spin(suspend, NULL);
@@ -116,7 +115,6 @@ TEST_FAULTS(a_monitor_is_notified_of_every_end_of_a_supervised_child)
 
 enum { MEMBERS = 20 };
 
-/* Return the number of members spun. */
 static size_t spin_members(weft_group *g, weft_fn *fn)
 {
     size_t n = 0;

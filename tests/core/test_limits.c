@@ -36,9 +36,8 @@ static void spin_once(void *arg)
         spun_while_idle = weft_spin(return_arg, as_arg(5));
 }
 
-/* P13: an ended fiber polls. Its record and stack are still in use. */
 TEST(a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record)
-{
+{ /* P13: an ended fiber polls. Its record and stack are still in use. */
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_on_idle(spin_once, NULL);
     ck_assert_int_eq(weft_sleep(0.05), 0); /* long enough that the backend waits */
@@ -124,9 +123,8 @@ static weft_value spin_failing_child(void *arg)
     return 1;
 }
 
-/* P18: once its function has returned, a stop is too late. */
 TEST(a_stop_after_the_function_has_returned_hides_no_error)
-{
+{ /* P18: once its function has returned, a stop is too late. */
     weft_fiber child = 0;
     weft_fiber parent = spin_waiting(spin_failing_child, &child);
     ck_assert_int_eq(weft_stop(child, 42), 0);
@@ -181,9 +179,8 @@ static weft_value stack_of_self(void *arg)
     return info.is_daemon ? -EIO : (weft_value)info.stack_bytes;
 }
 
-/* T49: the options of one fiber do not affect the next one. */
 TEST(a_fiber_on_a_reused_record_has_its_own_stack_and_flags)
-{
+{ /* T49: the options of one fiber do not affect the next one. */
     weft_value usual = weft_await(weft_spin(stack_of_self, NULL));
     for (int i = 0; i < 3; i++) {
         weft_spin_options big = {.stack_bytes = 1 << 20, .name = "big"},

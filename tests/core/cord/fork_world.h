@@ -153,7 +153,6 @@ static void fill_world(void)
     spin_world_fiber(run_once); /* on the run queue */
 }
 
-/* Wake every fiber in the parent. */
 static void wake_world(void)
 {
     ck_assert_int_eq(weft_write(w.fd[1], "x", 1), 1);

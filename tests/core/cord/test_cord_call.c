@@ -21,7 +21,6 @@ static void end_server(void)
 
 FIXTURE(start_server, end_server)
 
-/* Wait until all earlier messages to the server have been handled. */
 static void drain_server(void)
 {
     for (int i = 0; i < 3; i++)

@@ -61,7 +61,6 @@ TEST_PROGRAM(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit, 
     return (int)weft_cord_join(cord);
 }
 
-/* Call until the call is refused. */
 static void call_until_refused(void *arg)
 {
     WEFT_SHIELD(INFINITY)
@@ -179,7 +178,6 @@ TEST_PROGRAM_PRINTS(a_cord_that_ends_in_a_deadlock_replies_to_its_calls, 0, "dea
 
 FIBER(tell_home, weft_tell(home, (weft_value)arg))
 
-/* Tell home when this fiber waits. */
 static weft_value join_arg(void *arg)
 {
     weft_spin(tell_home, as_arg(1));

@@ -15,7 +15,6 @@
 /* The messages of one batch plus the switches until the next one, with a margin of 2. */
 #define BOUND (2 * (WEFT__REMOTE_BATCH + WEFT__TICK_SWITCHES_MAX))
 
-/* Join a thread while fibers of this thread run. */
 static weft_value join_meanwhile(pthread_t thread)
 {
     void *result;
@@ -126,17 +125,21 @@ TEST(remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnable)
     ck_assert_uint_le(most_fibers, BUSY + 2 + BOUND);
 }
 
-TEST(schedules_beyond_the_limit_are_refused_until_the_cord_has_run)
+FIBER(set_event, weft_event_set(arg))
+FIBER(wait_for_arg_event, weft_event_wait(arg))
+
+TEST(schedules_and_remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
 {
+    weft_event event = {0};
+    weft_fiber waiter = spin_waiting(wait_for_arg_event, &event);
     ck_assert_int_eq(flood_from_thread(schedule_target, 2 * FULL), FULL);
-    ck_assert_int_eq(weft_suspend(), 1);
+    ck_assert_int_eq(weft_cord_join(start_cord(set_event, &event)), 0); /* never refused */
+    ck_assert_int_eq(weft_await(waiter), 0);
     while (weft_sleep(0), weft__cord_has_messages(weft__cord_self))
         continue;
     ck_assert_int_eq(flood_from_thread(schedule_target, 10), 10);
-}
-
-TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
-{
+    while (weft_sleep(0), weft__cord_has_messages(weft__cord_self))
+        continue;
     ck_assert_int_eq(flood_from_thread(spin_fibers, 2 * FULL), FULL);
     while (ran_count < FULL)
         ck_assert_int_eq(weft_snooze(), 0);
@@ -145,10 +148,7 @@ TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
         ck_assert_int_eq(weft_snooze(), 0);
 }
 
-FIBER(set_event, weft_event_set(arg))
 FIBER(call_target, weft_cord_call(target, return_arg, arg))
-FIBER(wait_for_arg_event, weft_event_wait(arg))
-
 static sem_t is_blocked, may_continue;
 
 /* Block the thread of a cord, then run the function in arg. */
@@ -186,15 +186,6 @@ TEST(calls_events_and_cancels_are_never_refused)
     ck_assert_int_eq(weft_cord_join(target), -ECANCELED);
 }
 
-TEST(an_event_is_set_for_a_cord_whose_inbox_is_full)
-{
-    weft_event event = {0};
-    weft_fiber waiter = spin_waiting(wait_for_arg_event, &event);
-    ck_assert_int_eq(flood_from_thread(schedule_target, 2 * FULL), FULL);
-    ck_assert_int_eq(weft_cord_join(start_cord(set_event, &event)), 0);
-    ck_assert_int_eq(weft_await(waiter), 0);
-}
-
 /* Telling. */
 
 #define MORE 1000
@@ -219,26 +210,22 @@ static weft_value receive_more_than_fit(void *arg)
     return 0;
 }
 
-TEST(a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order)
+static void *tell_too_much(void *arg)
+{
+    weft_value rc = tell_more_than_fit(arg);
+    return as_arg(weft__cord_self == NULL ? rc : -EISCONN); /* the thread is not a cord */
+}
+
+TEST(a_fiber_or_a_thread_that_tells_too_much_waits_and_all_messages_arrive_in_order)
 {
     weft_cord cord = start_blocked(receive_more_than_fit);
     weft_fiber f = spin_waiting(tell_more_than_fit, id_arg(cord));
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(told_count, FULL);
     sem_post(&may_continue);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
-}
-
-static void *tell_too_much(void *arg)
-{
-    weft_value rc = tell_more_than_fit(arg);
-    return as_arg(weft__cord_self == NULL ? rc : -EISCONN);
-}
-
-TEST(a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become_a_cord)
-{
-    weft_cord cord = start_blocked(receive_more_than_fit);
+    told_count = 0;
+    cord = start_blocked(receive_more_than_fit);
     pthread_t thread = start_thread(tell_too_much, id_arg(cord));
     while (atomic_load(&told_count) < FULL)
         sched_yield();
@@ -257,7 +244,6 @@ static weft_value count_messages(void *arg)
     return rc;
 }
 
-/* Tell the fiber in arg after 100 messages. */
 static weft_value receive_and_tell(void *arg)
 {
     for (int i = 0; i < 100; i++)

@@ -20,7 +20,6 @@ static void post_idle(void *arg)
     sem_post(&is_idle);
 }
 
-/* Schedule when the other thread is idle. */
 static void *schedule_later(void *arg)
 {
     sem_wait(&is_idle);
@@ -267,7 +266,6 @@ TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pen
 
 static weft_fiber receivers[RECEIVERS];
 
-/* Schedule every fourth fiber, starting with index arg. */
 static void *schedule_a_quarter(void *arg)
 {
     for (size_t i = (size_t)arg; i < RECEIVERS; i += 4)

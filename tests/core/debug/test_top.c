@@ -34,7 +34,6 @@ static weft_info info_of(weft_fiber f)
     return i;
 }
 
-/* Let the fiber compute until it has most of the time. */
 static void keep_busy(weft_fiber f)
 {
     while (info_of(f).cpu_share < 0.6) {
@@ -78,18 +77,17 @@ TEST(a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1)
     }
 }
 
-/* T103: what Tarantool counts as sched */
 TEST(unused_time_counts_as_idle)
-{
-    bool is_real = !is_sim(); /* on sim a second takes no time */
+{ /* T103: what Tarantool counts as sched */
+    bool is_real = !is_sim();
     double used = 0;
     weft_counters c = {.idle_s = 0};
     weft_account(true);
     do {
         ck_assert_int_eq(weft_sleep(0.01), 0);
         ck_assert_int_eq(weft_stats(&c), 0);
-        used = sum_of_shares(); /* a moment later, during which main ran */
-    } while (is_real && c.idle_share < 0.1);
+        used = sum_of_shares();              /* a moment later, during which main ran */
+    } while (is_real && c.idle_share < 0.1); /* on sim a second takes no time */
     ck_assert(c.idle_s > 0);
     ck_assert(used + c.idle_share > 0.99); /* no fiber has ended, so the shares cover all time */
 }
@@ -157,7 +155,6 @@ TEST(without_accounting_or_a_descriptor_there_is_no_table)
     ck_assert(stats().idle_share == 0);
 }
 
-/* Read the lines of the table. */
 static size_t read_table(char lines[][128], size_t max)
 {
     FILE *file = tmpfile();

@@ -44,7 +44,6 @@ TEST(a_fiber_that_is_ended_before_it_runs_drops_its_argument_once)
     ck_assert_counts(0, 3);
 }
 
-/* Run until cancelled. */
 static weft_value use_owned_and_sleep(void *arg)
 {
     use_owned(arg);

@@ -263,9 +263,8 @@ static weft_value use_200_kib(void *arg)
     return deep[0];
 }
 
-/* T46, T48: a stack with its own mapping may be unmapped as its fiber ends on it */
 TEST(fibers_with_big_stacks_can_be_created_repeatedly)
-{
+{ /* T46, T48: a stack with its own mapping may be unmapped as its fiber ends on it */
     weft_spin_options options = {.stack_bytes = 4 << 20};
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 10; i++)

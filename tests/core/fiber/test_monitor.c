@@ -195,7 +195,6 @@ TEST(a_monitor_that_ends_first_has_no_effect)
     assert_nothing_remains();
 }
 
-/* Monitor only in the first run. */
 static weft_value monitor_once(void *arg)
 {
     weft_fiber *f = arg;

@@ -91,7 +91,6 @@ static weft_value store_three_results(void *arg)
     return 0;
 }
 
-/* Await a fiber that stores three results, and compare them. */
 static void assert_results(weft_fiber f, const weft_value *rc, weft_value first, weft_value second,
                            weft_value third)
 {

@@ -77,7 +77,6 @@ TEST_PROGRAM_PRINTS(the_remaining_grace_period_decreases_and_is_never_negative, 
     return is_right && seen[2] <= after + 1e-6 && seen[3] == 0 ? 0 : 2;
 }
 
-/* Clean up for arg milliseconds. */
 static weft_value clean_up(void *arg)
 {
     weft_suspend();
@@ -123,9 +122,8 @@ static weft_value terminate_three_children(void *arg)
     return weft_terminate_children(1000);
 }
 
-/* P29: all children are cancelled at the same time, so all have the full grace period. */
 TEST(every_terminated_child_has_the_grace_period)
-{
+{ /* P29: all children are cancelled at the same time, so all have the full grace period. */
     ck_assert_int_eq(weft_await(weft_spin(terminate_three_children, NULL)), 0);
     for (int i = 0; i < 3; i++)
         assert_left(seen[i], 1000);
@@ -142,9 +140,8 @@ static weft_value store_grace_after_shield(void *arg)
     return 0;
 }
 
-/* P29, P30: the restarted fiber is no longer ending. */
 TEST(a_restarted_fiber_has_no_grace_period)
-{
+{ /* P29, P30: the restarted fiber is no longer ending. */
     weft_fiber f = spin_waiting(store_grace_after_shield, NULL);
     weft_fiber terminator = weft_spin(terminate_fiber, id_arg(f));
     weft_snooze();

@@ -114,14 +114,22 @@ TEST(a_group_without_live_fibers_is_closed_without_a_switch)
     ck_assert_trail("");
 }
 
+static weft_value snooze_and_fail_twice(void *arg)
+{
+    weft_snooze();
+    weft_set_name(weft_self(), "source");
+    weft_fail(-ENOENT, "no such file");
+    return weft_fail(-EIO, "cannot start");
+}
+
 TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block)
 { /* P32, P16 */
     int rc = 1;
-    weft_fiber outside = spin_suspended();
+    weft_fiber outside = spin_suspended(), source = 0;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, mark_when_cancelled, "1");
         weft_group_spin(&g, mark_when_cancelled, "2");
-        weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
+        source = weft_group_spin(&g, snooze_and_fail_twice, NULL);
         weft_group_spin(&g, mark_when_cancelled, "3");
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
         mark(" block");
@@ -129,36 +137,24 @@ TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block)
         ck_assert_uint_eq(weft_group_count(&g), 0);
     }
     ck_assert_int_eq(rc, -EIO);
+    ck_assert_error(-EIO, "cannot start");
+    ck_assert_uint_eq(weft_error()->fiber, source);
+    ck_assert_str_eq(weft_error()->fiber_name, "source");
+    ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
     ck_assert_trail("123 block");
     ck_assert_int_eq(weft_snooze(), 0); /* the error is reported once */
     ck_assert_int_eq(weft_state_of(outside), WEFT_WAITING);
 }
 
-static weft_value name_self_and_fail(void *arg)
+static weft_value fail_in_a_group(void *arg)
 {
-    weft_set_name(weft_self(), "source");
-    weft_fail(-ENOENT, "no such file");
-    return weft_fail(-EIO, "cannot start");
+    WEFT_GROUP(g)
+        weft_group_spin(&g, fail_with, arg);
+    return 5;
 }
 
-TEST(the_error_has_its_message_and_its_cause)
-{ /* P32 */
-    int rc = 1;
-    weft_fiber source = 0;
-    WEFT_GROUP(g, rc) {
-        source = weft_group_spin(&g, name_self_and_fail, NULL);
-        weft_group_spin(&g, suspend, NULL);
-    }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "cannot start");
-    ck_assert_uint_eq(weft_error()->fiber, source);
-    ck_assert_str_eq(weft_error()->fiber_name, "source");
-    ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
-}
-
-/* P32: once, with the message, and also when the block is left early. */
 TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
-{
+{ /* P32, P20: once, with the message, and also when the block is left early */
     for (int i = 0; i < 2; i++) {
         WEFT_GROUP(g) {
             weft_group_spin(&g, fail_with, as_arg(-EIO));
@@ -172,27 +168,15 @@ TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
         ck_assert_error(-EIO, "broken");
         ck_assert_int_eq(weft_snooze(), 0);
     }
-}
-
-static weft_value fail_in_a_group(void *arg)
-{
-    WEFT_GROUP(g)
-        weft_group_spin(&g, fail_with, arg);
-    return 5;
-}
-
-/* P20: an error that a fiber has not handled becomes its result. */
-TEST(an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber)
-{
-    ck_assert_int_eq(weft_await(weft_spin(fail_in_a_group, as_arg(-EIO))), -EIO);
+    ck_assert_int_eq(weft_await(weft_spin(fail_in_a_group, as_arg(-EIO))), -EIO); /* unhandled */
     ck_assert_error(-EIO, "broken");
 }
 
-TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
+TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one_which_cancels_the_inner_one)
 { /* P32 */
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
-        weft_group_spin(&g, sleep_then_mark_if_slept, "outer");
+        weft_group_spin(&g, sleep_then_mark_if_slept, "outer ");
         WEFT_GROUP(h, inner) {
             weft_group_spin(&h, mark_when_cancelled, "inner ");
             weft_group_spin(&h, fail_with, as_arg(-EIO));
@@ -203,12 +187,7 @@ TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
         ck_assert_int_eq(weft_snooze(), 0);
     }
     ck_assert_int_eq(outer, 0);
-    ck_assert_trail("inner outer");
-}
-
-TEST(an_error_in_an_outer_group_cancels_the_inner_group)
-{ /* P32 */
-    int inner = 1, outer = 1;
+    ck_take_trail("inner outer ");
     WEFT_GROUP(g, outer) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
         WEFT_GROUP(h, inner)
@@ -307,6 +286,7 @@ static weft_value spin_two_more(void *arg)
 {
     intptr_t depth = (intptr_t)arg;
     counted++;
+    ck_assert_uint_eq(weft_parent(weft_self()), weft_main()); /* the opener */
     for (int i = 0; i < 2 && depth > 0; i++)
         ck_assert_uint_ne(weft_group_spin(deep_group, spin_two_more, as_arg(depth - 1)), 0);
     return weft_snooze();
@@ -321,26 +301,6 @@ TEST(a_member_may_spin_more_members_also_while_the_group_is_being_closed)
     }
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(counted, 63);
-}
-
-static weft_value spin_into(void *arg)
-{
-    weft_fiber f = weft_group_spin(arg, mark_and_return, "spun");
-    ck_assert_uint_eq(weft_parent(f), weft_main());
-    return 0;
-}
-
-TEST(a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener)
-{
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_spin(spin_into, &g);
-        weft_snooze();
-        ck_assert_trail("");
-        ck_assert_uint_eq(weft_group_count(&g), 1);
-    }
-    ck_assert_int_eq(rc, 0);
-    ck_assert_trail("spun");
 }
 
 TEST(a_thousand_groups_leak_no_memory)

@@ -181,9 +181,8 @@ static weft_value open_and_be_cancelled(void *arg)
     return 0;
 }
 
-/* P18: a cancellation is reported by every later call, so an error takes precedence. */
 TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
-{
+{ /* P18: a cancellation is reported by every later call, so an error takes precedence. */
     int rc[2] = {1, 1};
     ck_assert_int_eq(weft_await(weft_spin(open_and_be_cancelled, rc)), -ECANCELED);
     ck_assert_int_eq(rc[0], -EPIPE);
@@ -309,9 +308,8 @@ static weft_value leave_two_groups_open(void *arg)
     return 42;
 }
 
-/* P16: a group that is left open no longer exists, and its memory may be freed. */
 TEST(members_of_a_group_left_open_are_ordinary_children)
-{
+{ /* P16: a group that is left open no longer exists, and its memory may be freed. */
     weft_group *groups = calloc(2, sizeof *groups);
     weft_fiber f = weft_spin(leave_two_groups_open, groups);
     weft_snooze();
@@ -486,9 +484,8 @@ static weft_value monitor_then_await(void *arg)
     return weft_await(*member);
 }
 
-/* P18, P38: the group and the monitors refer to the record of the first member that fails. */
 TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
-{
+{ /* P18, P38: the group and the monitors refer to the record of the first member that fails. */
     weft_group group;
     weft_group_open(&group);
     weft_fiber member = weft_group_spin(&group, fail_with, as_arg(-EIO));

@@ -187,9 +187,8 @@ TEST(concurrent_restarts_of_a_fiber_run_it_once)
     ck_assert_trail("end ");
 }
 
-/* P30: the later request counts */
 TEST(a_fiber_that_is_stopped_during_a_restart_ends)
-{
+{ /* P30: the later request counts */
     weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
     weft_spin(restart_fiber, id_arg(f));

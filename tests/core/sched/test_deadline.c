@@ -22,7 +22,6 @@ static ssize_t gets_within(weft_stream *from, char *line, size_t room)
     return rc < 0 ? rc : n;
 }
 
-/* Require every line once and in order. */
 static void read_numbered_lines(int fd)
 {
     weft_stream input;

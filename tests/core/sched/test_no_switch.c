@@ -65,7 +65,6 @@ static weft_value note_switch(void *arg)
     return 0;
 }
 
-/* Print the number of calls that fail with -EPERM. */
 static int make_all_calls(void)
 {
     weft_value results[CALLS_MAX];

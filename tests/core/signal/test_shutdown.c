@@ -18,7 +18,6 @@
 #define IS_TSAN false
 #endif
 
-/* Sleep until cancelled, then mark arg. */
 static weft_value end_when_cancelled(void *arg)
 {
     weft_value rc = weft_sleep(INFINITY);
@@ -381,7 +380,6 @@ typedef struct running_program {
     int stderr_fd; /* its stderr */
 } running_program;
 
-/* Start a program, and wait until it prints "!". */
 static running_program start_program(int (*program)(void))
 {
     int fd[2];

@@ -52,7 +52,6 @@ static bool is_not_pending(int sig)
     return rc == -ECANCELED;
 }
 
-/* Run the handlers of earlier signals. */
 static void let_signals_run(void)
 {
     catch_signal(SIGWINCH);

@@ -31,7 +31,6 @@ static weft_value write_to_no_access_page(void *arg)
     return 0;
 }
 
-/* Run fn in a fiber with a name. */
 static int run_fiber(weft_fn *fn)
 {
     return (int)weft_await(weft_spin_with(fn, NULL, &(weft_spin_options){.name = "greedy"}));

@@ -54,9 +54,8 @@ TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
     ck_assert_trail("3z32z21z1");
 }
 
-/* P39: the example of the seed */
 TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
-{
+{ /* P39: the example of the seed */
     weft_spin(mark_if_stopped, "1");
     weft_spin(fail_later, as_arg(-EIO));
     weft_spin(mark_if_stopped, "2");

@@ -77,7 +77,6 @@ TEST(on_exit_may_monitor_the_child_that_has_ended)
 
 static weft_fiber survivor;
 
-/* End only when scheduled. */
 static weft_value end_when_scheduled(void *arg)
 {
     survivor = weft_self();

@@ -140,7 +140,6 @@ static void make_step(const char *step, weft_fiber supervisor)
         mark(" ");
 }
 
-/* End the children that the row has detached. */
 static void end_detached(void)
 {
     const weft_fiber left[] = {id_of('a'), id_of('b'), id_of('c'), stubborn};

@@ -5,7 +5,6 @@
 #include "core/supervise/supervise_support.h"
 #include "support/suite.h"
 
-/* Spin a supervisor of a only. */
 static weft_fiber supervise_a(weft_restart_when restart, weft_supervise_options options)
 {
     static supervisor_args p;
@@ -356,7 +355,6 @@ static weft_value supervise_bc(void *arg)
     return rc;
 }
 
-/* Spin a supervisor of a, and of a supervisor of b and c. */
 static weft_fiber supervise_nested(void)
 {
     static weft_supervise_options inner = {.restarts_max = 1};
