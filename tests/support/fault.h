@@ -319,8 +319,8 @@ static inline weft_value fail_deep(void *arg)
 }
 
 /*
- * For files that include support/suite.h. The body is a scenario for fail_each_call in a thread that
- * has become a cord. The errors that the scenario leaves are cleared.
+ * For files that include support/suite.h. The body is a scenario for fail_each_call in a thread
+ * that has become a cord. The errors that the scenario leaves are cleared.
  */
 /* clang-format off */
 #define TEST_FAULTS(name)                                \
