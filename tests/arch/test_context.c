@@ -45,7 +45,21 @@ static void context_new(weft__context *context, char *low, size_t bytes, weft__e
     weft__context_make(context, low, bytes, entry);
 }
 
-/* Switch from other to home, and never return. */
+static char *stack; /* of other */
+
+static void other_new(weft__entry *entry)
+{
+    stack = stack_new(STACK_BYTES);
+    memset(stack, 0x5a, STACK_BYTES); /* a walk past the entry reads garbage, not zeros */
+    context_new(&other, stack, STACK_BYTES, entry);
+}
+
+static void other_free(void)
+{
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+
 static void leave_for_home(intptr_t value)
 {
     weft__context_unregister_stack(&other);
@@ -69,13 +83,10 @@ static void echo_inverted(intptr_t value)
 static void values_are_passed_in_both_directions(void)
 {
     static const intptr_t values[] = {0, 1, -1, INTPTR_MIN, INTPTR_MAX, 0x123456789abcdef};
-    char *stack = stack_new(STACK_BYTES);
-
-    context_new(&other, stack, STACK_BYTES, echo_inverted);
+    other_new(echo_inverted);
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         CHECK(weft__context_switch(&home, &other, values[i]) == ~values[i]);
-    weft__context_drop(&other);
-    munmap(stack, STACK_BYTES);
+    other_free();
 }
 
 /* Registers: fill all callee-saved registers, switch, and store them again. */
@@ -133,7 +144,6 @@ __asm__(".text\n"
 static void fill_and_check(weft__context *from, weft__context *to, uint64_t seed)
 {
     uint64_t in[REGISTERS], out[REGISTERS];
-
     for (size_t i = 0; i < REGISTERS; i++)
         in[i] = (seed << 32) + i + 1;
     memset(out, 0, sizeof out);
@@ -151,13 +161,10 @@ static void fill_repeatedly(intptr_t value)
 
 static void callee_saved_registers_survive_a_switch(void)
 {
-    char *stack = stack_new(STACK_BYTES);
-
-    context_new(&other, stack, STACK_BYTES, fill_repeatedly);
+    other_new(fill_repeatedly);
     for (uint64_t round = 1; round <= 5; round++)
         fill_and_check(&home, &other, round);
-    weft__context_drop(&other);
-    munmap(stack, STACK_BYTES);
+    other_free();
 }
 #else
 static void callee_saved_registers_survive_a_switch(void)
@@ -175,7 +182,6 @@ NOINLINE_USED int is_aligned(void)
 static void report_alignment(intptr_t value)
 {
     char text[64];
-
     /* The C library saves vector registers with aligned stores when it formats doubles. */
     snprintf(text, sizeof text, "%.1f", (double)value / 2);
     CHECK(strcmp(text, "2.5") == 0);
@@ -184,8 +190,7 @@ static void report_alignment(intptr_t value)
 
 static void the_stack_is_aligned_at_entry_for_any_top(void)
 {
-    char *stack = stack_new(STACK_BYTES);
-
+    stack = stack_new(STACK_BYTES);
     for (size_t less = 0; less < 80; less += 8) {
         context_new(&other, stack, STACK_BYTES - less, report_alignment);
         CHECK(weft__context_switch(&home, &other, 5) == 1);
@@ -209,7 +214,6 @@ static void switch_to_next(intptr_t value)
 {
     ring *r = current_ring;
     size_t self = (size_t)value % RING;
-
     for (;;) {
         weft__context *next = value == RING * LAPS ? &r->home : &r->contexts[(self + 1) % RING];
 
@@ -222,7 +226,6 @@ static void *run_ring(void *unused)
 {
     ring *r = calloc(1, sizeof *r);
     char *stacks = stack_new((size_t)RING * STACK_BYTES);
-
     CHECK(r != NULL);
     current_ring = r;
     weft__context_adopt(&r->home);
@@ -237,17 +240,12 @@ static void *run_ring(void *unused)
     return unused;
 }
 
-static void a_thousand_contexts_pass_a_value_around(void)
-{
-    run_ring(NULL);
-}
-
-static void threads_have_their_own_contexts(void)
+static void a_thousand_contexts_of_each_thread_pass_a_value_around(void)
 {
     pthread_t threads[2];
-
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, run_ring, NULL) == 0);
+    run_ring(NULL);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
@@ -265,7 +263,6 @@ static void threads_have_their_own_contexts(void)
 NOINLINE_USED void use_half_of_the_stack(intptr_t value)
 {
     char big[STACK_BYTES / 2];
-
     memset(big, (char)value, sizeof big);
     USE(big);
 }
@@ -273,7 +270,6 @@ NOINLINE_USED void use_half_of_the_stack(intptr_t value)
 NOINLINE_USED intptr_t wait_in_a_frame(intptr_t value)
 {
     volatile char some[100];
-
     some[0] = (char)value;
     USE(some);
     value = weft__context_switch(&other, &home, value);
@@ -297,7 +293,6 @@ static size_t mapped_pages(void)
 {
     size_t pages = 0;
     FILE *statm = fopen("/proc/self/statm", "r");
-
     CHECK(statm != NULL && fscanf(statm, "%zu", &pages) == 1);
     fclose(statm);
     return pages;
@@ -305,9 +300,8 @@ static size_t mapped_pages(void)
 
 static void many_contexts_use_one_stack_one_after_the_other(void)
 {
-    char *stack = stack_new(STACK_BYTES);
+    stack = stack_new(STACK_BYTES);
     size_t pages = mapped_pages();
-
     for (int i = 0; i < REUSES; i++) {
         bool is_leaving = i % 2 == 0;
 
@@ -328,7 +322,6 @@ static void many_contexts_use_one_stack_one_after_the_other(void)
 NOINLINE_USED uintptr_t descend(const char *low, uintptr_t depth)
 {
     volatile uintptr_t here[16];
-
     here[depth % 16] = depth;
     if ((const char *)__builtin_frame_address(0) - low < (16 << 10))
         return depth;
@@ -366,7 +359,6 @@ typedef struct walk {
 static _Unwind_Reason_Code note_frame(struct _Unwind_Context *frame, void *arg)
 {
     walk *w = arg;
-
     if (_Unwind_GetIP(frame) == 0) /* libgcc marks the outermost frame this way */
         return _URC_NO_REASON;
     if (w->count == FRAMES_MAX)
@@ -379,7 +371,6 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *frame, void *arg)
 NOINLINE_USED void walk_stack(void *arg)
 {
     walk *w = arg;
-
     w->count = 0;
     w->at = __builtin_frame_address(0);
     w->was_aligned = is_aligned();
@@ -426,7 +417,6 @@ NOINLINE_USED void enter(intptr_t value)
 static void check_walk(const walk *w)
 {
     int at = FRAME_OF(w, inner);
-
     CHECK(at >= 0);
     CHECK(FRAME_OF(w, outer) == at + 1);
     CHECK(FRAME_OF(w, enter) == at + 2);
@@ -436,23 +426,16 @@ static void check_walk(const walk *w)
 
 static void a_backtrace_in_a_context_ends_at_its_entry(void)
 {
-    char *stack = stack_new(STACK_BYTES);
-
-    /* Fill up to the top: a walk that continues past the entry reads garbage, not zeros. */
-    memset(stack, 0x5a, STACK_BYTES);
-    context_new(&other, stack, STACK_BYTES, enter);
+    other_new(enter);
     CHECK(weft__context_switch(&home, &other, 1) == 2);
     check_walk(&seen_inside);
-    weft__context_drop(&other);
-    munmap(stack, STACK_BYTES);
+    other_free();
 }
 
 static void a_call_on_a_switched_out_context_sees_its_frames(void)
 {
-    char *stack = stack_new(STACK_BYTES);
     walk w = {.count = 0};
-
-    context_new(&other, stack, STACK_BYTES, enter);
+    other_new(enter);
     CHECK(weft__context_switch(&home, &other, 2) == 3);
     for (int i = 0; i < 3; i++) {
         if (!weft__context_call(&other, walk_stack, &w))
@@ -463,17 +446,13 @@ static void a_call_on_a_switched_out_context_sees_its_frames(void)
         CHECK(w.was_aligned);
         CHECK(weft__context_switch(&home, &other, 10) == 21);
     }
-    weft__context_drop(&other);
-    munmap(stack, STACK_BYTES);
+    other_free();
 }
 
 static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
 {
-    char *stack = stack_new(STACK_BYTES);
     walk w = {.count = 0};
-
-    memset(stack, 0x5a, STACK_BYTES);
-    context_new(&other, stack, STACK_BYTES, enter);
+    other_new(enter);
     if (weft__context_call(&other, walk_stack, &w)) {
         CHECK(FRAME_OF(&w, walk_stack) == 0);
         /* libgcc attributes a frame without a known function to the previous function. */
@@ -481,32 +460,27 @@ static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
         CHECK(w.was_aligned);
     }
     CHECK(weft__context_switch(&home, &other, 2) == 3);
-    weft__context_drop(&other);
-    munmap(stack, STACK_BYTES);
+    other_free();
 }
 
 NOINLINE_USED void overwrite_stack(void *arg)
 {
     volatile char room[4096];
-
     memset((char *)room, 0xee, sizeof room);
     *(char *)arg = room[17];
 }
 
 static void a_call_preserves_the_state_of_the_context(void)
 {
-    char *stack = stack_new(STACK_BYTES);
     char result = 0;
-
-    context_new(&other, stack, STACK_BYTES, echo_inverted);
+    other_new(echo_inverted);
     CHECK(weft__context_switch(&home, &other, 1) == ~1);
     for (int i = 0; i < 3; i++) {
         if (weft__context_call(&other, overwrite_stack, &result))
             CHECK(result == (char)0xee);
         CHECK(weft__context_switch(&home, &other, i) == ~(intptr_t)i);
     }
-    weft__context_drop(&other);
-    munmap(stack, STACK_BYTES);
+    other_free();
 }
 
 int main(void)
@@ -515,8 +489,7 @@ int main(void)
     values_are_passed_in_both_directions();
     callee_saved_registers_survive_a_switch();
     the_stack_is_aligned_at_entry_for_any_top();
-    a_thousand_contexts_pass_a_value_around();
-    threads_have_their_own_contexts();
+    a_thousand_contexts_of_each_thread_pass_a_value_around();
     many_contexts_use_one_stack_one_after_the_other();
     deep_recursion_uses_the_whole_stack();
     a_backtrace_in_a_context_ends_at_its_entry();

@@ -5,8 +5,7 @@
 
 #include "base/clock.h"
 
-#include <check.h>
-#include <stdlib.h>
+#include "support/suite.h"
 
 #define ROUNDS 200000
 
@@ -27,7 +26,7 @@ static weft__fast_clock calibrated_clock(void)
     return q;
 }
 
-START_TEST(the_fast_clock_is_never_behind_the_clock)
+TEST(the_fast_clock_is_never_behind_the_clock)
 {
     weft__fast_clock q = calibrated_clock();
     for (int i = 0; i < ROUNDS; i++) {
@@ -35,9 +34,8 @@ START_TEST(the_fast_clock_is_never_behind_the_clock)
         require_clock(weft__fast_clock_ns(&q) >= before_ns);
     }
 }
-END_TEST
 
-START_TEST(it_is_never_behind_from_the_first_call_on)
+TEST(it_is_never_behind_from_the_first_call_on)
 {
     weft__fast_clock q = {0};
     for (int64_t end_ns = weft__clock_ns() + 30000000, now_ns = 0; now_ns < end_ns;) {
@@ -45,9 +43,8 @@ START_TEST(it_is_never_behind_from_the_first_call_on)
         require_clock(weft__fast_clock_ns(&q) >= now_ns);
     }
 }
-END_TEST
 
-START_TEST(it_is_rarely_ahead_by_more_than_10_microseconds)
+TEST(it_is_rarely_ahead_by_more_than_10_microseconds)
 {
     weft__fast_clock q = calibrated_clock();
     int ahead = 0;
@@ -57,9 +54,8 @@ START_TEST(it_is_rarely_ahead_by_more_than_10_microseconds)
     }
     ck_assert_int_lt(ahead, ROUNDS / 10);
 }
-END_TEST
 
-START_TEST(the_fast_clock_never_goes_back)
+TEST(the_fast_clock_never_goes_back)
 {
     weft__fast_clock q = calibrated_clock();
     for (int64_t i = 0, last_ns = 0, ns; i < ROUNDS; i++, last_ns = ns) {
@@ -69,7 +65,6 @@ START_TEST(the_fast_clock_never_goes_back)
             weft__fast_clock_sync(&q); /* its last value may have been ahead */
     }
 }
-END_TEST
 
 /* Count how often the clock is behind the real clock within for_ns. */
 static int count_behind(weft__fast_clock *q, int64_t for_ns)
@@ -82,7 +77,7 @@ static int count_behind(weft__fast_clock *q, int64_t for_ns)
     return behind;
 }
 
-START_TEST(a_suspend_of_the_machine_during_the_measurement_does_no_harm)
+TEST(a_suspend_of_the_machine_during_the_measurement_does_no_harm)
 {
     weft__fast_clock q = {0};
     weft__fast_clock_ns(&q);
@@ -90,32 +85,12 @@ START_TEST(a_suspend_of_the_machine_during_the_measurement_does_no_harm)
     q.first_ticks -= (uint64_t)1 << 40;
     ck_assert_int_eq(count_behind(&q, 50000000), 0);
 }
-END_TEST
 
-START_TEST(it_measures_again_when_the_counter_becomes_slower)
+TEST(it_measures_again_when_the_counter_becomes_slower)
 {
     weft__fast_clock q = calibrated_clock();
     q.rate /= 2;
     q.valid_ticks *= 2;
     count_behind(&q, 10000000);
     ck_assert_int_eq(count_behind(&q, 50000000), 0);
-}
-END_TEST
-
-int main(void)
-{
-    TCase *c = tcase_create("fast_clock");
-    tcase_add_test(c, the_fast_clock_is_never_behind_the_clock);
-    tcase_add_test(c, it_is_never_behind_from_the_first_call_on);
-    tcase_add_test(c, it_is_rarely_ahead_by_more_than_10_microseconds);
-    tcase_add_test(c, the_fast_clock_never_goes_back);
-    tcase_add_test(c, a_suspend_of_the_machine_during_the_measurement_does_no_harm);
-    tcase_add_test(c, it_measures_again_when_the_counter_becomes_slower);
-    Suite *s = suite_create("fast_clock");
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

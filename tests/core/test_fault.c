@@ -8,6 +8,7 @@
  * - A repetition without a fault succeeds.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 static bool become_and_check_cord(void)
 {
@@ -21,18 +22,16 @@ static bool become_and_check_cord(void)
     return strcmp(weft_backend_name(), "none") != 0;
 }
 
-/* DESIGN 3: a failed allocation is an error of the call that needed it. */
-START_TEST(a_thread_becomes_a_cord_or_gets_an_error)
-{
+TEST(a_thread_becomes_a_cord_or_gets_an_error)
+{ /* DESIGN 3: a failed allocation is an error of the call that needed it. */
     fail_each_call(become_and_check_cord);
 }
-END_TEST
 
-/* More default stacks than one mapping holds. ASan needs half a minute for 200. */
+/* More default stacks than one mapping holds. ASan needs half a minute for more. */
 #ifdef __SANITIZE_ADDRESS__
 #define FIBERS 60
 #else
-#define FIBERS 200
+#define FIBERS 140
 #endif
 
 static weft_value snooze_and_return(void *arg)
@@ -70,44 +69,31 @@ static weft_fiber spin_one_of_many(int i, weft_value *expected)
     return weft_spin_with(sum_of_copy, copied, &options);
 }
 
-static bool spin_all_kinds(void)
-{
+TEST_FAULTS(fibers_of_all_kinds_are_created_completely_or_not_at_all)
+{ /* T48, T50, T51 */
     static weft_fiber f[FIBERS];
     static weft_value expected[FIBERS];
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
     for (int i = 0; i < FIBERS; i++)
         is_done &= (f[i] = require_created(spin_one_of_many(i, &expected[i]))) != 0;
     for (int i = 0; i < FIBERS; i++)
         if (f[i] != 0)
             REQUIRE(weft_await(f[i]) == expected[i]);
-    weft_error_clear();
     return is_done;
 }
-
-/* T48, T50, T51 */
-START_TEST(fibers_of_all_kinds_are_created_completely_or_not_at_all)
-{
-    fail_each_call(spin_all_kinds);
-}
-END_TEST
 
 static int runs;
 
 static weft_value count_run_twice(void *arg)
 {
-    (void)arg;
     runs++;
     int rc = weft_snooze();
     runs++;
     return rc;
 }
 
-static bool go_and_start(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(fibers_that_were_spun_or_started_run_and_no_others)
+{ /* P1, T8 */
     runs = 0;
     int made = 0;
     for (int i = 0; i < 70; i++)
@@ -126,25 +112,15 @@ static bool go_and_start(void)
         REQUIRE(weft_await(f) == 0);
         REQUIRE(runs == 2);
     }
-    weft_error_clear();
     return made == 80;
 }
 
-/* P1, T8 */
-START_TEST(fibers_that_were_spun_or_started_run_and_no_others)
-{
-    fail_each_call(go_and_start);
-}
-END_TEST
-
 static weft_value sleep_in_scopes(void *arg)
 {
-    (void)arg;
     int rc = 1, slept = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        WEFT_MOVE_ON_AFTER(1e-9) {
+        WEFT_MOVE_ON_AFTER(1e-9)
             slept = weft_sleep(10);
-        }
         REQUIRE(slept == -ECANCELED);
         slept = weft_sleep(INFINITY);
     }
@@ -152,10 +128,8 @@ static weft_value sleep_in_scopes(void *arg)
     return weft_sleep(0.0005);
 }
 
-static bool sleep_in_fibers(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(deadlines_and_sleeps_work_with_any_fault)
+{ /* P41, P46: time needs no memory, and a failed poll is repeated. */
     int made = 0;
     for (int i = 0; i < 10; i++)
         made += require_created(weft_spin(sleep_in_scopes, NULL)) != 0;
@@ -164,28 +138,18 @@ static bool sleep_in_fibers(void)
     REQUIRE(living == made);
     for (int i = 0; i < living; i++)
         REQUIRE(weft_await(f[i]) == 0);
-    weft_error_clear();
     return made == 10;
 }
-
-/* P41, P46: time needs no memory, and a failed poll is repeated. */
-START_TEST(deadlines_and_sleeps_work_with_any_fault)
-{
-    fail_each_call(sleep_in_fibers);
-}
-END_TEST
 
 static int defers_run, values_destroyed;
 
 static void count_defer(void *arg)
 {
-    (void)arg;
     defers_run++;
 }
 
 static void count_destroyed(void *value)
 {
-    (void)value;
     values_destroyed++;
 }
 
@@ -211,11 +175,9 @@ static weft_value defer_set_and_allocate(void *arg)
     return weft_snooze();
 }
 
-static bool use_fiber_state(void)
-{
+TEST_FAULTS(deferred_calls_locals_and_memory_are_available_or_refused)
+{ /* P24, T105 */
     static weft_key key;
-    if (!become_a_cord())
-        return false;
     if (key == 0)
         key = weft_key_new(count_destroyed);
     owner o = {.key = key};
@@ -228,16 +190,8 @@ static bool use_fiber_state(void)
     }
     REQUIRE(defers_run == o.defers_left);
     REQUIRE(values_destroyed == o.values_set);
-    weft_error_clear();
     return made == 3 && o.defers_left == 9 && o.values_set == 3 && o.blocks == 9;
 }
-
-/* P24, T105 */
-START_TEST(deferred_calls_locals_and_memory_are_available_or_refused)
-{
-    fail_each_call(use_fiber_state);
-}
-END_TEST
 
 /* The error of the child arrives at the next blocking call. The fiber ends with it. */
 static weft_value return_child_error(void *arg)
@@ -255,7 +209,6 @@ static weft_value catch_errors(void *arg)
     weft_value rc, seen = 0;
     while ((rc = weft_suspend()) < 0)
         seen |= rc == -EDOM ? 1 : rc == -ERANGE ? 2 : 4;
-    (void)arg;
     return seen;
 }
 
@@ -270,10 +223,12 @@ static bool raise_two(weft_fiber f)
     return is_first && is_second;
 }
 
-static bool propagate_errors(void)
+/*
+ * P19, P20, P21, T25: a message may be lost without memory, but a code never is. No error is
+ * reported twice.
+ */
+TEST_FAULTS(error_codes_arrive_once_even_without_their_messages)
 {
-    if (!become_a_cord())
-        return false;
     int made = 0;
     for (int i = 0; i < 3; i++) {
         weft_fiber f = require_created(weft_spin(return_child_error, as_arg(EPROTO)));
@@ -295,21 +250,9 @@ static bool propagate_errors(void)
         REQUIRE(weft_snooze() == 0);
         made += raise_two(f);
     }
-    weft_error_clear();
     return made == 7;
 }
 
-/*
- * P19, P20, P21, T25: a message may be lost without memory, but a code never is. No error is
- * reported twice.
- */
-START_TEST(error_codes_arrive_once_even_without_their_messages)
-{
-    fail_each_call(propagate_errors);
-}
-END_TEST
-
-/* Spin n fibers. Return the number that succeeded. */
 static size_t spin_some(weft_fiber *f, size_t n)
 {
     size_t made = 0;
@@ -327,12 +270,10 @@ static void await_each(const weft_fiber *f, size_t n)
 }
 
 /* A refused wait for several fibers has no effect. */
-static bool await_several(void)
-{
+TEST_FAULTS(a_wait_for_several_fibers_succeeds_or_changes_nothing)
+{ /* P34, P35, P37 */
     weft_fiber f[8];
     weft_value out[8];
-    if (!become_a_cord())
-        return false;
     size_t n = spin_some(f, COUNT_OF(f));
     bool is_done = n == COUNT_OF(f);
     if (REQUIRE_OR_FAULT(weft_await_all(f, n, out))) {
@@ -349,21 +290,11 @@ static bool await_several(void)
         REQUIRE(n == 0 || out[0] == first + 1);
     else
         await_each(f, n);
-    weft_error_clear();
     return is_done && first >= 0;
 }
 
-/* P34, P35, P37 */
-START_TEST(a_wait_for_several_fibers_succeeds_or_changes_nothing)
-{
-    fail_each_call(await_several);
-}
-END_TEST
-
-static bool restart_ended_fiber(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(an_ended_fiber_restarts_or_remains_unchanged)
+{ /* P31 */
     runs = 0;
     weft_fiber f = require_created(weft_spin(count_run_twice, NULL));
     bool is_done = f != 0;
@@ -375,28 +306,17 @@ static bool restart_ended_fiber(void)
         REQUIRE(weft_await(f) == 0);
         REQUIRE(runs == (is_done ? 4 : 2));
     }
-    weft_error_clear();
     return is_done;
 }
 
-/* P31 */
-START_TEST(an_ended_fiber_restarts_or_remains_unchanged)
-{
-    fail_each_call(restart_ended_fiber);
-}
-END_TEST
-
 static int count_fiber(const weft_info *info, void *count)
 {
-    (void)info;
     ++*(int *)count;
     return 0;
 }
 
-static bool inspect_fibers(void)
-{
-    if (!become_a_cord())
-        return false;
+TEST_FAULTS(inspection_works_with_any_fault)
+{ /* T20, T21 */
     weft_fiber f[8];
     size_t n = spin_some(f, COUNT_OF(f));
     weft_snooze();
@@ -411,29 +331,5 @@ static bool inspect_fibers(void)
         REQUIRE(weft_backtrace(f[i], frames, COUNT_OF(frames)) >= 0);
     }
     await_each(f, n);
-    weft_error_clear();
     return n == COUNT_OF(f);
-}
-
-/* T20, T21 */
-START_TEST(inspection_works_with_any_fault)
-{
-    fail_each_call(inspect_fibers);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_thread_becomes_a_cord_or_gets_an_error,
-        &fibers_of_all_kinds_are_created_completely_or_not_at_all,
-        &fibers_that_were_spun_or_started_run_and_no_others,
-        &deadlines_and_sleeps_work_with_any_fault,
-        &deferred_calls_locals_and_memory_are_available_or_refused,
-        &error_codes_arrive_once_even_without_their_messages,
-        &a_wait_for_several_fibers_succeeds_or_changes_nothing,
-        &an_ended_fiber_restarts_or_remains_unchanged,
-        &inspection_works_with_any_fault,
-    };
-    return run_suite("fault", tests, COUNT_OF(tests));
 }

@@ -3,9 +3,9 @@
  * full effect or none, and no fiber waits for an event that never happens.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <poll.h>
-#include <pthread.h>
 
 /* Fail *arg times, then succeed. */
 static weft_value fail_then_succeed(void *arg)
@@ -14,10 +14,8 @@ static weft_value fail_then_succeed(void *arg)
     return --*left >= 0 ? weft_fail(-EPROTO, "%d more", *left) : 0;
 }
 
-/* Wait to be stopped, with a child. */
 static weft_value suspend_with_child(void *arg)
 {
-    (void)arg;
     weft_spin(suspend, NULL);
     return weft_suspend();
 }
@@ -44,10 +42,8 @@ static bool supervise_all(weft_strategy strategy, double backoff_s)
     return is_done;
 }
 
-static bool supervise_by_all_strategies(void)
+TEST_FAULTS(supervision_completes_or_stops_all_children_with_an_error)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
     for (weft_strategy s = WEFT_ONE_FOR_ONE; s <= WEFT_REST_FOR_ONE; s++)
         is_done &= supervise_all(s, 0);
@@ -55,17 +51,9 @@ static bool supervise_by_all_strategies(void)
     return is_done;
 }
 
-START_TEST(supervision_completes_or_stops_all_children_with_an_error)
-{
-    fail_each_call(supervise_by_all_strategies);
-}
-END_TEST
-
 /* Without memory for its message an error keeps its code. */
-static bool exceed_restart_limit(void)
+TEST_FAULTS(a_supervisor_gives_up_with_the_code_of_the_last_error)
 {
-    if (!become_a_cord())
-        return false;
     int left = FAILURES;
     const weft_child children[] = {
         {.name = "idle", .fn = suspend_with_child},
@@ -77,20 +65,12 @@ static bool exceed_restart_limit(void)
     bool is_done = rc == -EPROTO && left == FAILURES - 3;
     REQUIRE(weft_error() == NULL || weft_error()->code == rc || atomic_load(&fault.injected) > 0);
     REQUIRE(atomic_load(&fault.injected) > 0 || strcmp(weft_error()->message, "17 more") == 0);
-    weft_error_clear();
     return is_done;
 }
-
-START_TEST(a_supervisor_gives_up_with_the_code_of_the_last_error)
-{
-    fail_each_call(exceed_restart_limit);
-}
-END_TEST
 
 /* Spin and attach siblings, which the supervisor of both takes over meanwhile. */
 static weft_value spin_siblings(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 10; i++)
         require_created(weft_spin_with(return_arg, NULL,
                                        &(weft_spin_options){.parent = weft_parent(weft_self())}));
@@ -102,32 +82,20 @@ static weft_value spin_siblings(void *arg)
 
 static weft_value supervise_added_children(void *arg)
 {
-    (void)arg;
     weft_fiber f = require_created(weft_spin(spin_siblings, NULL));
     return f == 0 ? -ENOMEM : weft_supervise(NULL, 0, NULL);
 }
 
-static bool add_children_to_supervisor(void)
+TEST_FAULTS(a_child_that_cannot_be_added_ends_the_supervision)
 {
-    if (!become_a_cord())
-        return false;
     weft_fiber f = require_created(weft_spin(supervise_added_children, NULL));
     bool is_done = f != 0 && REQUIRE_OR_FAULT(weft_await(f));
-    weft_error_clear();
     return is_done;
 }
 
-START_TEST(a_child_that_cannot_be_added_ends_the_supervision)
-{
-    fail_each_call(add_children_to_supervisor);
-}
-END_TEST
-
 /* A monitor of a child gets a message for each of its ends. */
-static bool monitor_supervised_child(void)
+TEST_FAULTS(a_monitor_is_notified_of_every_end_of_a_supervised_child)
 {
-    if (!become_a_cord())
-        return false;
     int left = 5;
     weft_fiber f = require_created(weft_spin(fail_then_succeed, &left));
     if (f == 0)
@@ -142,19 +110,11 @@ static bool monitor_supervised_child(void)
     REQUIRE(is_monitored || ends == 0);
     weft_await(f); /* once for its monitor, unless its id is invalid */
     REQUIRE(weft_await(f) == -ESRCH);
-    weft_error_clear();
     return is_monitored && is_done;
 }
 
-START_TEST(a_monitor_is_notified_of_every_end_of_a_supervised_child)
-{
-    fail_each_call(monitor_supervised_child);
-}
-END_TEST
-
 enum { MEMBERS = 20 };
 
-/* Return the number of members spun. */
 static size_t spin_members(weft_group *g, weft_fn *fn)
 {
     size_t n = 0;
@@ -165,10 +125,8 @@ static size_t spin_members(weft_group *g, weft_fn *fn)
     return n;
 }
 
-static bool open_and_close_groups(void)
+TEST_FAULTS(a_group_waits_for_the_members_that_were_created)
 {
-    if (!become_a_cord())
-        return false;
     weft_group g;
     REQUIRE(weft_group_open(&g) == 0);
     size_t n = spin_members(&g, return_arg);
@@ -182,22 +140,14 @@ static bool open_and_close_groups(void)
     int rc = weft_group_close(&g);
     REQUIRE(rc == (f != 0 ? -EPROTO : 0) || fault_explains(rc));
     REQUIRE(weft_error() == NULL || weft_error()->code == rc || atomic_load(&fault.injected) > 0);
-    weft_error_clear();
     return n == 2 * MEMBERS && rc == -EPROTO;
 }
-
-START_TEST(a_group_waits_for_the_members_that_were_created)
-{
-    fail_each_call(open_and_close_groups);
-}
-END_TEST
 
 static weft_pool *pool;
 static size_t resources;
 
 static weft_value make_resource(void *arg)
 {
-    (void)arg;
     if (weft_is_error(weft_snooze()))
         return -ECANCELED;
     void *resource = malloc(1);
@@ -207,7 +157,6 @@ static weft_value make_resource(void *arg)
 
 static void free_resource(weft_value resource, void *arg)
 {
-    (void)arg;
     resources--;
     free(as_arg(resource));
 }
@@ -228,10 +177,8 @@ static weft_value use_pool(void *arg)
     return weft_pool_release(pool, resource);
 }
 
-static bool use_resource_pool(void)
+TEST_FAULTS(a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues)
 {
-    if (!become_a_cord())
-        return false;
     const weft_pool_options options = {3, make_resource, free_resource, NULL};
     pool = weft_pool_new(&options);
     if (!require_object(pool))
@@ -248,15 +195,8 @@ static bool use_resource_pool(void)
     REQUIRE(weft_pool_size(pool) == resources);
     REQUIRE(weft_pool_free(pool) == 0);
     REQUIRE(resources == 0);
-    weft_error_clear();
     return is_done;
 }
-
-START_TEST(a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues)
-{
-    fail_each_call(use_resource_pool);
-}
-END_TEST
 
 enum { PIPES = 6 };
 
@@ -307,10 +247,8 @@ static bool select_readable(int pipes[PIPES][2])
     return c[rc].value == POLLIN;
 }
 
-static bool select_fds_and_fibers(void)
+TEST_FAULTS(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
 {
-    if (!become_a_cord())
-        return false;
     int pipes[PIPES][2];
     bool is_done = true;
     WITHOUT_FAULTS(for (int i = 0; i < PIPES; i++) REQUIRE(weft_pipe(pipes[i]) == 0));
@@ -324,35 +262,21 @@ static bool select_fds_and_fibers(void)
     for (int i = 0; i < PIPES; i++)
         for (int end = 0; end < 2; end++)
             WITHOUT_FAULTS(weft_close(pipes[i][end]));
-    weft_error_clear();
     return f != 0 && is_done;
 }
 
-START_TEST(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
-{
-    fail_each_call(select_fds_and_fibers);
-}
-END_TEST
-
 static weft_event event;
 
-static weft_value wait_event(void *arg)
-{
-    (void)arg;
-    return weft_event_wait(&event);
-}
+FIBER(wait_event, weft_event_wait(&event))
 
 static void *set_event(void *arg)
 {
-    (void)arg;
     return as_arg(weft_event_set(&event));
 }
 
 /* Set the event from another thread while a fiber waits, and while none waits. */
-static bool set_event_from_thread(void)
+TEST_FAULTS(an_event_is_set_from_another_thread_or_the_call_fails)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
     for (int i = 0; i < 4; i++) {
         weft_fiber f = i % 2 == 0 ? require_created(weft_spin(wait_event, NULL)) : 0;
@@ -371,15 +295,8 @@ static bool set_event_from_thread(void)
         REQUIRE(!weft_event_is_set(&event));
         is_done &= is_set && (f != 0 || i % 2 != 0);
     }
-    weft_error_clear();
     return is_done;
 }
-
-START_TEST(an_event_is_set_from_another_thread_or_the_call_fails)
-{
-    fail_each_call(set_event_from_thread);
-}
-END_TEST
 
 static weft_value count_down_to_error(void *arg)
 {
@@ -388,10 +305,8 @@ static weft_value count_down_to_error(void *arg)
 }
 
 /* Calls that could be registered run as often as they should. */
-static bool run_delayed_calls(void)
+TEST_FAULTS(delayed_calls_run_or_were_refused)
 {
-    if (!become_a_cord())
-        return false;
     int left[3] = {3, 3, 3};
     bool is_done = true;
     weft_fiber f[] = {
@@ -414,21 +329,12 @@ static bool run_delayed_calls(void)
     int rc = weft_throttled_loop(count_down_to_error, &left[2], INFINITY, 0);
     REQUIRE(rc == -EPROTO || fault_explains(rc));
     is_done &= rc == -EPROTO && left[0] == 0 && left[1] == 0;
-    weft_error_clear();
     return is_done;
 }
 
-START_TEST(delayed_calls_run_or_were_refused)
-{
-    fail_each_call(run_delayed_calls);
-}
-END_TEST
-
 /* Two chunks of fibers, so that the table of shares must grow while accounting is on. */
-static bool account_and_watch(void)
+TEST_FAULTS(accounting_and_the_watchdog_work_or_return_an_error)
 {
-    if (!become_a_cord())
-        return false;
     int null_fd;
     WITHOUT_FAULTS(null_fd = open("/dev/null", O_WRONLY));
     bool is_done = REQUIRE_OR_FAULT(weft_watchdog(60));
@@ -443,21 +349,12 @@ static bool account_and_watch(void)
     REQUIRE(weft_watchdog(0) == 0);
     close(null_fd);
     REQUIRE(weft_terminate_children(60) == 0);
-    weft_error_clear();
     return is_done;
 }
 
-START_TEST(accounting_and_the_watchdog_work_or_return_an_error)
-{
-    fail_each_call(account_and_watch);
-}
-END_TEST
-
 /* All fibers end in any case. Waiting for a thread needs memory. */
-static bool shut_down_all(void)
+TEST_FAULTS(a_shutdown_ends_everything_or_returns_an_error)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = REQUIRE_OR_FAULT(weft_shutdown_on_signals(60));
     weft_fiber f[3];
     for (size_t i = 0; i < COUNT_OF(f); i++)
@@ -470,30 +367,5 @@ static bool shut_down_all(void)
         REQUIRE(f[i] == 0 || weft_await(f[i]) == -ECANCELED);
     if (cord != 0)
         is_done &= weft_cord_join(cord) == -ECANCELED;
-    weft_error_clear();
     return is_done;
-}
-
-START_TEST(a_shutdown_ends_everything_or_returns_an_error)
-{
-    fail_each_call(shut_down_all);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &supervision_completes_or_stops_all_children_with_an_error,
-        &a_supervisor_gives_up_with_the_code_of_the_last_error,
-        &a_child_that_cannot_be_added_ends_the_supervision,
-        &a_monitor_is_notified_of_every_end_of_a_supervised_child,
-        &a_group_waits_for_the_members_that_were_created,
-        &a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues,
-        &a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending,
-        &an_event_is_set_from_another_thread_or_the_call_fails,
-        &delayed_calls_run_or_were_refused,
-        &accounting_and_the_watchdog_work_or_return_an_error,
-        &a_shutdown_ends_everything_or_returns_an_error,
-    };
-    return run_suite("fault_structure", tests, COUNT_OF(tests));
 }

@@ -2,16 +2,9 @@
  * Tests of limits: fibers that never wait, nearly full stacks, deep trees, processes that fork, and
  * the sizes that a fiber may have.
  */
-#include "core/limits.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
-
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
-#else
-#define RUNNING_ON_VALGRIND 0
-#endif
 
 /* Read data that is always available. Only the deadline ends the loop. */
 static weft_value read_zeros_until_deadline(void *arg)
@@ -27,41 +20,24 @@ static weft_value read_zeros_until_deadline(void *arg)
     return -rc;
 }
 
-/* P12, T11 */
-START_TEST(a_deadline_ends_a_loop_of_reads_that_never_wait)
-{
+TEST(a_loop_of_reads_that_never_wait_ends_at_its_deadline_and_lets_other_fibers_run)
+{ /* P12, T11 */
     double timeout = 0.005;
+    weft_spin(mark_and_return, "ran");
     ck_assert_int_eq(weft_await(weft_spin(read_zeros_until_deadline, &timeout)), ETIMEDOUT);
+    ck_assert_trail("ran");
 }
-END_TEST
-
-static weft_value cancel_other(void *arg)
-{
-    return weft_cancel(*(weft_fiber *)arg);
-}
-
-/* T11 */
-START_TEST(a_loop_of_reads_that_never_wait_lets_other_fibers_run)
-{
-    double timeout = INFINITY;
-    weft_fiber f = weft_spin(read_zeros_until_deadline, &timeout);
-    weft_spin(cancel_other, &f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
-END_TEST
 
 static weft_fiber spun_while_idle;
 
 static void spin_once(void *arg)
 {
-    (void)arg;
     if (spun_while_idle == 0)
         spun_while_idle = weft_spin(return_arg, as_arg(5));
 }
 
-/* P13: an ended fiber polls. Its record and stack are still in use. */
-START_TEST(a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record)
-{
+TEST(a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record)
+{ /* P13: an ended fiber polls. Its record and stack are still in use. */
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_on_idle(spin_once, NULL);
     ck_assert_int_eq(weft_sleep(0.05), 0); /* long enough that the backend waits */
@@ -71,7 +47,6 @@ START_TEST(a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record)
     ck_assert_int_eq(weft_await(spun_while_idle), 5);
     ck_assert_int_eq(weft_await(f), 3);
 }
-END_TEST
 
 /* Recurse until the frame is this many bytes below begin, and suspend there. */
 static weft_value suspend_below(const volatile char *begin, ptrdiff_t bytes)
@@ -85,16 +60,14 @@ static weft_value suspend_below(const volatile char *begin, ptrdiff_t bytes)
 
 static weft_value suspend_9_kib_below(void *arg)
 {
-    (void)arg;
     volatile char begin = 0;
     return suspend_below(&begin, 9 << 10);
 }
 
-/* T21 */
-START_TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
-{
-    if (is_sanitized()) /* frames are larger there */
-        return;
+TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
+{ /* T21 */
+    if (is_sanitized())
+        return; /* frames are larger there */
     weft_fiber f =
         weft_spin_with(suspend_9_kib_below, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
     let_run();
@@ -106,7 +79,6 @@ START_TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
     ck_assert_int_eq(weft_schedule(f, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 static weft_value return_arg_after_shield(void *arg)
 {
@@ -121,21 +93,17 @@ static weft_value restart_arg(void *arg)
     return weft_restart(*(weft_fiber *)arg) < 0; /* 1: the restart failed */
 }
 
-/* P35, P30 */
-START_TEST(await_all_stops_a_fiber_during_its_restart)
-{
+TEST(await_all_stops_a_fiber_during_its_restart)
+{ /* P35, P30 */
     weft_fiber f[2] = {weft_spin(return_arg_after_shield, NULL), spin_suspended()};
-    weft_fiber restarter = weft_spin(restart_arg, &f[0]);
-    let_run();
+    weft_fiber restarter = spin_waiting(restart_arg, &f[0]);
     ck_assert_int_eq(weft_schedule(f[1], -EIO), 0);
     ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);
     ck_assert_int_eq(weft_await(restarter), 1);
 }
-END_TEST
 
 static void suspend_in_shield(void *arg)
 {
-    (void)arg;
     WEFT_SHIELD(INFINITY)
         (void)weft_suspend();
 }
@@ -155,17 +123,14 @@ static weft_value spin_failing_child(void *arg)
     return 1;
 }
 
-/* P18: once its function has returned, a stop is too late. */
-START_TEST(a_stop_after_the_function_has_returned_hides_no_error)
-{
+TEST(a_stop_after_the_function_has_returned_hides_no_error)
+{ /* P18: once its function has returned, a stop is too late. */
     weft_fiber child = 0;
-    weft_fiber parent = weft_spin(spin_failing_child, &child);
-    let_run();
+    weft_fiber parent = spin_waiting(spin_failing_child, &child);
     ck_assert_int_eq(weft_stop(child, 42), 0);
     ck_assert_int_eq(weft_schedule(child, 0), 0); /* its cleanup ends */
     ck_assert_int_eq(weft_await(parent), -EIO);
 }
-END_TEST
 
 static int generations_left;
 
@@ -176,18 +141,11 @@ static weft_value exit_in_descendant(void *arg)
     return weft_await(weft_spin(exit_in_descendant, arg));
 }
 
-static int exit_in_a_deep_tree(void)
-{
+TEST_PROGRAM(exit_in_a_deep_tree_needs_no_deep_stack, 7, "")
+{ /* P33 */
     generations_left = is_sanitized() ? 1000 : 20000;
     return (int)weft_await(weft_spin(exit_in_descendant, NULL));
 }
-
-/* P33 */
-START_TEST(exit_in_a_deep_tree_needs_no_deep_stack)
-{
-    ck_assert_quiet(run_apart(exit_in_a_deep_tree), 7);
-}
-END_TEST
 
 static weft_value print_at_end(void *arg)
 {
@@ -195,8 +153,8 @@ static weft_value print_at_end(void *arg)
     return weft_suspend();
 }
 
-static int fork_with_fibers(void)
-{
+TEST_PROGRAM(a_child_process_that_exits_does_not_end_its_parents_fibers, 3, "once ")
+{ /* P76 */
     weft_spin(print_at_end, "once ");
     weft_snooze();
     pid_t pid = fork();
@@ -207,66 +165,22 @@ static int fork_with_fibers(void)
     return WEXITSTATUS(status);
 }
 
-/* P76 */
-START_TEST(a_child_process_that_exits_does_not_end_its_parents_fibers)
-{
-    assert_exited(run_apart(fork_with_fibers), 3, "once ");
-}
-END_TEST
-
-static int terminate_without_grace(void)
-{
-    weft_fiber f = weft_spin(suspend, NULL);
-    weft_snooze();
-    return weft_terminate(f, 0);
-}
-
-START_TEST(a_fiber_that_ends_at_once_needs_no_grace_period)
-{
-    ck_assert_quiet(run_apart(terminate_without_grace), 0);
-}
-END_TEST
-
-static int use_an_unknown_backend(void)
+TEST_PROGRAM_PRINTS(an_unknown_backend_is_reported_and_the_default_is_used, 0,
+                    "WEFT_BACKEND=uring9")
 {
     setenv("WEFT_BACKEND", "uring9", 1);
     return !is_sim() && strstr(weft_backend_why(), "does not name a built-in backend") ? 0 : 1;
 }
 
-START_TEST(an_unknown_backend_is_reported_and_the_default_is_used)
-{
-    const outcome *o = run_apart(use_an_unknown_backend);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "WEFT_BACKEND=uring9");
-}
-END_TEST
-
-/* T47 */
-START_TEST(stack_sizes_are_accepted_up_to_their_limits)
-{
-    weft_spin_options smallest = {.stack_bytes = 16 << 10}, less = {.stack_bytes = (16 << 10) - 1};
-    weft_spin_options most = {.stack_bytes = 1 << 30},
-                      more = {.stack_bytes = ((size_t)1 << 30) + 1};
-    ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(4), &smallest)), 4);
-    ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(5), &most)), 5);
-    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &less), 0);
-    ck_assert_any_error(-EINVAL);
-    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &more), 0);
-    ck_assert_any_error(-EINVAL);
-}
-END_TEST
-
 static weft_value stack_of_self(void *arg)
 {
-    (void)arg;
     weft_info info;
     weft_info_of(weft_self(), &info);
     return info.is_daemon ? -EIO : (weft_value)info.stack_bytes;
 }
 
-/* T49: the options of one fiber do not affect the next one. */
-START_TEST(a_fiber_on_a_reused_record_has_its_own_stack_and_flags)
-{
+TEST(a_fiber_on_a_reused_record_has_its_own_stack_and_flags)
+{ /* T49: the options of one fiber do not affect the next one. */
     weft_value usual = weft_await(weft_spin(stack_of_self, NULL));
     for (int i = 0; i < 3; i++) {
         weft_spin_options big = {.stack_bytes = 1 << 20, .name = "big"},
@@ -277,42 +191,4 @@ START_TEST(a_fiber_on_a_reused_record_has_its_own_stack_and_flags)
         ck_assert_str_eq(weft_name_of(f), "");
         ck_assert_int_eq(weft_await(f), usual);
     }
-}
-END_TEST
-
-START_TEST(an_idle_thread_frees_the_memory_of_a_burst)
-{
-    enum { EXCESS = 8192 };
-    /* Sanitizers, which need larger stacks, and Valgrind use additional memory. */
-    if (WEFT__STACK_BYTES_DEFAULT > 64 << 10 || RUNNING_ON_VALGRIND)
-        return;
-    for (size_t i = 0; i < WEFT__STACK_WARM_MIN + EXCESS; i++)
-        ck_assert_uint_ne(weft_spin(suspend, NULL), 0);
-    weft_snooze();
-    ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
-    size_t before = resident_pages();
-    ck_assert_int_eq(weft_sleep(0.2), 0);
-    ck_assert_uint_lt(resident_pages() + EXCESS * 9 / 10, before);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_deadline_ends_a_loop_of_reads_that_never_wait,
-    &a_loop_of_reads_that_never_wait_lets_other_fibers_run,
-    &a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record,
-    &a_fiber_with_a_nearly_full_stack_has_no_backtrace,
-    &await_all_stops_a_fiber_during_its_restart,
-    &a_stop_after_the_function_has_returned_hides_no_error,
-    &exit_in_a_deep_tree_needs_no_deep_stack,
-    &a_child_process_that_exits_does_not_end_its_parents_fibers,
-    &a_fiber_that_ends_at_once_needs_no_grace_period,
-    &an_unknown_backend_is_reported_and_the_default_is_used,
-    &stack_sizes_are_accepted_up_to_their_limits,
-    &an_idle_thread_frees_the_memory_of_a_burst,
-    &a_fiber_on_a_reused_record_has_its_own_stack_and_flags,
-};
-
-int main(void)
-{
-    return run_suite("limits", tests, COUNT_OF(tests));
 }

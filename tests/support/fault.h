@@ -325,4 +325,24 @@ static inline weft_value fail_deep(void *arg)
     return weft_fail(code, "the effect");
 }
 
+/*
+ * For files that include support/suite.h. The body is a scenario for fail_each_call in a thread
+ * that has become a cord. The errors that the scenario leaves are cleared.
+ */
+/* clang-format off */
+#define TEST_FAULTS(name)                                \
+    static bool name##_scenario(void);                   \
+    static bool name##_in_cord(void)                     \
+    {                                                    \
+        bool is_done = become_a_cord() && name##_scenario(); \
+        weft_error_clear();                              \
+        return is_done;                                  \
+    }                                                    \
+    TEST(name)                                           \
+    {                                                    \
+        fail_each_call(name##_in_cord);                  \
+    }                                                    \
+    static bool name##_scenario(void)
+/* clang-format on */
+
 #endif

@@ -1,5 +1,6 @@
 /* Remote spawns and remote calls: fibers in other cords, and calls that wait for them. */
 #include "support/cord_support.h"
+#include "support/suite.h"
 
 #include <semaphore.h>
 
@@ -10,13 +11,16 @@ static void start_server(void)
     server = start_cord(NULL, NULL);
 }
 
+/* A test may have ended the server. */
 static void end_server(void)
 {
     weft_cord_cancel(server);
-    ck_assert_int_eq(weft_cord_join(server), -ECANCELED);
+    weft_value value = weft_cord_join(server);
+    ck_assert(value == -ECANCELED || value == -ESRCH);
 }
 
-/* Wait until all earlier messages to the server have been handled. */
+FIXTURE(start_server, end_server)
+
 static void drain_server(void)
 {
     for (int i = 0; i < 3; i++)
@@ -32,15 +36,20 @@ static weft_value tell_self_and_parent(void *arg)
     return 0;
 }
 
-START_TEST(a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent)
+TEST(a_remote_fiber_has_the_id_that_spin_returned_and_main_or_another_fiber_as_its_parent)
 {
-    start_server();
     weft_fiber fiber = weft_cord_spin(server, tell_self_and_parent, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), (weft_value)fiber);
     ck_assert_int_eq(weft_receive(), (weft_value)server);
-    end_server();
+    drain_server();
+    ck_assert_int_eq(weft_tell(fiber, 1), -ESRCH); /* it has ended */
+    ck_assert_int_eq(weft_schedule(fiber, 1), -ESRCH);
+    weft_fiber parent = weft_cord_spin(server, sleep_forever, NULL);
+    weft_cord_spin_with(server, tell_self_and_parent, id_arg(weft_self()),
+                        &(weft_spin_options){.parent = parent});
+    weft_receive();
+    ck_assert_int_eq(weft_receive(), (weft_value)parent);
 }
-END_TEST
 
 static weft_value tell_sum(void *arg)
 {
@@ -50,39 +59,22 @@ static weft_value tell_sum(void *arg)
     return weft_tell(arg_id(arg), sum);
 }
 
-START_TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
+TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
 {
-    start_server();
     weft_fiber fiber = weft_cord_spin(server, tell_sum, id_arg(weft_self()));
     for (int i = 1; i <= 3; i++)
         ck_assert_int_eq(weft_tell(fiber, i), 0);
     ck_assert_int_eq(weft_receive(), 6);
-    end_server();
 }
-END_TEST
 
-START_TEST(an_ended_remote_fiber_cannot_be_told_or_scheduled)
+TEST(a_remote_spin_does_not_switch)
 {
-    start_server();
-    weft_fiber fiber = weft_cord_spin(server, return_arg, as_arg(5));
-    drain_server();
-    ck_assert_int_eq(weft_tell(fiber, 1), -ESRCH);
-    ck_assert_int_eq(weft_schedule(fiber, 1), -ESRCH);
-    end_server();
-}
-END_TEST
-
-START_TEST(a_remote_spin_does_not_switch)
-{
-    start_server();
     weft_spin(mark_and_return, "other ");
     weft_cord_spin(server, return_arg, NULL);
     mark("spun ");
     weft_snooze();
     ck_assert_trail("spun other ");
-    end_server();
 }
-END_TEST
 
 static weft_value mark_name(void *arg)
 {
@@ -90,9 +82,8 @@ static weft_value mark_name(void *arg)
     return weft_tell(*(weft_fiber *)arg, 1);
 }
 
-START_TEST(a_remote_spin_copies_its_options_and_its_argument)
+TEST(a_remote_spin_copies_its_options_and_its_argument)
 {
-    start_server();
     weft_fiber self = weft_self();
     char name[] = "visitor";
     weft_cord_spin_with(server, mark_name, &self,
@@ -100,25 +91,10 @@ START_TEST(a_remote_spin_copies_its_options_and_its_argument)
     memset(name, 'x', sizeof name - 1);
     self = 0;
     ck_assert_int_eq(weft_receive(), 1);
-    end_server();
 }
-END_TEST
 
-START_TEST(a_fiber_of_the_target_cord_can_be_the_parent)
+TEST(an_invalid_remote_spin_is_refused_with_a_message)
 {
-    start_server();
-    weft_fiber parent = weft_cord_spin(server, sleep_forever, NULL);
-    weft_cord_spin_with(server, tell_self_and_parent, id_arg(weft_self()),
-                        &(weft_spin_options){.parent = parent});
-    weft_receive();
-    ck_assert_int_eq(weft_receive(), (weft_value)parent);
-    end_server();
-}
-END_TEST
-
-START_TEST(an_invalid_remote_spin_is_refused_with_a_message)
-{
-    start_server();
     ck_assert_uint_eq(weft_cord_spin(server, NULL, NULL), 0);
     ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_cord_spin(0, suspend, NULL), 0);
@@ -129,22 +105,18 @@ START_TEST(an_invalid_remote_spin_is_refused_with_a_message)
     ck_assert_uint_eq(weft_cord_spin_with(server, suspend, NULL, &here), 0);
     ck_assert_any_error(-EXDEV);
     end_server();
+    weft_error_clear();
     ck_assert_uint_eq(weft_cord_spin(server, suspend, NULL), 0);
     ck_assert_any_error(-ESRCH);
 }
-END_TEST
 
 #define BURST (IS_SLOW ? 200 : 1000)
 
-static weft_value tell_self(void *arg)
-{
-    return weft_tell(arg_id(arg), (weft_value)weft_self());
-}
+FIBER(tell_self, weft_tell(arg_id(arg), (weft_value)weft_self()))
 
 /* Several rounds, so that reserved ids are used again. */
-START_TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
+TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
 {
-    start_server();
     weft_fiber ids[BURST];
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < BURST; i++)
@@ -152,18 +124,15 @@ START_TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
         for (int i = 0; i < BURST; i++) /* in the order of their creation */
             ck_assert_int_eq(weft_receive(), (weft_value)ids[i]);
     }
-    end_server();
 }
-END_TEST
 
-START_TEST(a_cord_may_spin_into_itself)
+TEST(a_cord_may_spin_into_itself)
 {
     weft_fiber fiber = weft_cord_spin(weft_cord_self(), tell_self, id_arg(weft_self()));
     ck_assert_int_eq(weft_tell(fiber, 1), 0);
     ck_assert_int_eq(weft_receive(), (weft_value)fiber);
     ck_assert_int_eq(weft_cord_call(weft_cord_self(), return_arg, as_arg(4)), 4);
 }
-END_TEST
 
 /* A thread that is not a cord. */
 static void *spin_and_tell_from_thread(void *arg)
@@ -175,39 +144,12 @@ static void *spin_and_tell_from_thread(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_without_fibers_may_spin_and_tell)
+TEST(a_thread_without_fibers_may_spin_and_tell)
 {
-    start_server();
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, spin_and_tell_from_thread, id_arg(weft_self())),
-                     0);
+    pthread_t thread = start_thread(spin_and_tell_from_thread, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 6);
-    void *result;
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    ck_assert_ptr_null(result);
-    end_server();
+    ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
-
-/* Remote calls. */
-
-START_TEST(a_call_returns_the_value)
-{
-    start_server();
-    ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(17)), 17);
-    end_server();
-}
-END_TEST
-
-START_TEST(a_call_returns_the_error_with_its_message_and_the_cord_continues)
-{
-    start_server();
-    ck_assert_int_eq(weft_cord_call(server, fail_with, as_arg(-EIO)), -EIO);
-    ck_assert_error(-EIO, "broken");
-    ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(1)), 1);
-    end_server();
-}
-END_TEST
 
 static weft_value fail_in_child(void *arg)
 {
@@ -215,42 +157,36 @@ static weft_value fail_in_child(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(a_call_returns_the_error_of_a_child_of_the_called_fiber)
+TEST(a_call_returns_the_error_of_the_fiber_or_its_child_and_the_cord_continues)
 {
-    start_server();
-    ck_assert_int_eq(weft_cord_call(server, fail_in_child, as_arg(-EIO)), -EIO);
-    ck_assert_error(-EIO, "broken");
-    end_server();
-}
-END_TEST
-
-static weft_value call_announce_and_wait(void *arg)
-{
-    return weft_cord_call(server, announce_and_wait, arg);
+    static weft_fn *const fns[] = {fail_with, fail_in_child};
+    for (int i = 0; i < 2; i++) {
+        weft_error_clear();
+        ck_assert_int_eq(weft_cord_call(server, fns[i], as_arg(-EIO)), -EIO);
+        ck_assert_error(-EIO, "broken");
+        ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(17)), 17);
+    }
 }
 
-START_TEST(a_cord_that_ends_replies_to_its_calls)
+FIBER(call_announce_and_wait, weft_cord_call(server, announce_and_wait, arg))
+
+TEST(a_cord_that_ends_replies_to_its_calls)
 {
-    start_server();
     weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
+    ck_assert_int_eq(weft_schedule(caller, 3), -EBUSY); /* a stray schedule has no effect */
     weft_cord_cancel(server);
     ck_assert_int_eq(weft_await(caller), -ESRCH); /* not -ECANCELED: the caller was not cancelled */
     ck_assert_int_eq(weft_cord_join(server), -ECANCELED);
     ck_assert_int_eq(weft_cord_call(server, return_arg, NULL), -ESRCH);
     ck_assert_any_error(-ESRCH);
 }
-END_TEST
 
-static weft_value call_return(void *arg)
-{
-    return weft_cord_call(server, return_arg, arg);
-}
+FIBER(call_return, weft_cord_call(server, return_arg, arg))
 
-START_TEST(all_calls_to_an_ending_cord_return)
+TEST(all_calls_to_an_ending_cord_return)
 {
     for (int round = 0; round < 20; round++) {
-        start_server();
         weft_fiber callers[20];
         for (int i = 0; i < 20; i++)
             callers[i] = weft_spin(call_return, as_arg(i));
@@ -260,10 +196,10 @@ START_TEST(all_calls_to_an_ending_cord_return)
             weft_value rc = weft_await(callers[i]);
             ck_assert(rc == i || rc == -ESRCH);
         }
-        weft_cord_join(server);
+        end_server();
+        start_server();
     }
 }
-END_TEST
 
 static atomic_bool has_ended;
 
@@ -283,17 +219,13 @@ static weft_value call_slow(void *arg)
     return rc == -ECANCELED && atomic_load(&has_ended) ? -ECANCELED : 1;
 }
 
-START_TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
+TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
 {
-    start_server();
     weft_fiber caller = weft_spin(call_slow, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_cancel(caller);
-    ck_assert_int_eq(weft_await(caller), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
     ck_assert(atomic_load(&has_ended));
-    end_server();
 }
-END_TEST
 
 static weft_value ignore_cancel(void *arg)
 {
@@ -309,9 +241,8 @@ static weft_value call_ignoring(void *arg)
     return rc;
 }
 
-START_TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
+TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
 {
-    start_server();
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc)
         ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
@@ -320,16 +251,12 @@ START_TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_r
     ck_assert_int_eq(weft_receive(), 1);
     weft_raise(caller, -EPROTO,
                "discarded"); /* cancels the called fiber, which returns 6 nevertheless */
-    weft_cancel(caller);
-    ck_assert_int_eq(weft_await(caller), -ECANCELED);
-    end_server();
+    ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
 }
-END_TEST
 
 /* While a reply is in flight, all cords wait for each other. This is not a deadlock. */
-START_TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
+TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
 {
-    start_server();
     for (int i = 0; i < 50; i++) {
         int rc;
         WEFT_CANCEL_AFTER(0.0005, rc)
@@ -337,21 +264,7 @@ START_TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
         ck_assert_int_eq(rc, -ETIMEDOUT);
     }
     drain_server();
-    end_server();
 }
-END_TEST
-
-START_TEST(a_stray_schedule_does_not_end_a_call)
-{
-    start_server();
-    weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
-    ck_assert_int_eq(weft_receive(), 1);
-    ck_assert_int_eq(weft_schedule(caller, 3), -EBUSY);
-    weft_cancel(caller);
-    weft_await(caller);
-    end_server();
-}
-END_TEST
 
 /* Calls that the caller may leave. */
 
@@ -365,16 +278,20 @@ static void drop(void *arg)
     weft_tell(weft_main(), 99);
 }
 
+static weft_value sum_of_copy(void *arg)
+{
+    const int *numbers = arg;
+    return numbers[0] + numbers[1];
+}
+
 static weft_value block_thread(void *arg)
 {
-    (void)arg;
     sem_wait(&may_continue);
     return *(int *)arg;
 }
 
-START_TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
+TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
 {
-    start_server();
     sem_init(&may_continue, 0, 0);
     int *arg = malloc(sizeof *arg);
     int rc;
@@ -387,39 +304,17 @@ START_TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_a
     sem_post(&may_continue);
     ck_assert_int_eq(weft_receive(), 99);
     ck_assert_int_eq(drops, 1);
-    end_server();
-}
-END_TEST
-
-START_TEST(a_completed_call_does_not_drop_its_argument)
-{
-    start_server();
-    sem_init(&may_continue, 0, 1);
-    int *arg = malloc(sizeof *arg);
-    *arg = 12;
-    ck_assert_int_eq(
-        weft_cord_call_with(server, block_thread, arg, &(weft_call_options){.drop = drop}), 12);
-    ck_assert_int_eq(drops, 0);
-    free(arg);
-    end_server();
-}
-END_TEST
-
-static weft_value sum_of_copy(void *arg)
-{
-    const int *numbers = arg;
-    return numbers[0] + numbers[1];
 }
 
-START_TEST(a_call_may_copy_its_argument)
+TEST(a_completed_call_does_not_drop_its_argument_and_may_copy_it)
 {
-    start_server();
     int numbers[2] = {3, 4};
-    weft_call_options copy = {.arg_bytes = sizeof numbers, .name = "sum"};
-    ck_assert_int_eq(weft_cord_call_with(server, sum_of_copy, numbers, &copy), 7);
-    end_server();
+    weft_call_options o = {.drop = drop};
+    ck_assert_int_eq(weft_cord_call_with(server, sum_of_copy, numbers, &o), 7);
+    o = (weft_call_options){.arg_bytes = sizeof numbers, .name = "sum"};
+    ck_assert_int_eq(weft_cord_call_with(server, sum_of_copy, numbers, &o), 7);
+    ck_assert_int_eq(drops, 0);
 }
-END_TEST
 
 static weft_value end_with_reply_in_flight(void *arg)
 {
@@ -431,14 +326,11 @@ static weft_value end_with_reply_in_flight(void *arg)
     return 0; /* the cord ends while a reply is in flight */
 }
 
-START_TEST(a_cord_may_end_with_replies_in_flight_to_it)
+TEST(a_cord_may_end_with_replies_in_flight_to_it)
 {
-    start_server();
     for (int i = 0; i < 20; i++)
         ck_assert_int_eq(weft_cord_join(start_cord(end_with_reply_in_flight, NULL)), 0);
-    end_server();
 }
-END_TEST
 
 static weft_cord home;
 
@@ -451,16 +343,13 @@ static weft_value call_each_other(void *arg)
     return 1 + weft_cord_call(target, call_each_other, as_arg(depth - 1));
 }
 
-START_TEST(calls_nest_from_cord_to_cord)
+TEST(calls_nest_from_cord_to_cord)
 {
-    start_server();
     home = weft_cord_self();
     ck_assert_int_eq(weft_cord_call(server, call_each_other, as_arg(20)), 20);
-    end_server();
 }
-END_TEST
 
-START_TEST(an_invalid_call_is_refused)
+TEST(an_invalid_call_is_refused)
 {
     ck_assert_int_eq(weft_cord_call(0, return_arg, NULL), -ESRCH);
     ck_assert_int_eq(weft_cord_call(weft_cord_self(), NULL, NULL), -EINVAL);
@@ -468,38 +357,4 @@ START_TEST(an_invalid_call_is_refused)
         weft_sleep(1);
         ck_assert_int_eq(weft_cord_call(weft_cord_self(), return_arg, NULL), -ECANCELED);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent,
-    &a_remote_fiber_can_be_told_a_message_before_it_is_created,
-    &an_ended_remote_fiber_cannot_be_told_or_scheduled,
-    &a_remote_spin_does_not_switch,
-    &a_remote_spin_copies_its_options_and_its_argument,
-    &a_fiber_of_the_target_cord_can_be_the_parent,
-    &an_invalid_remote_spin_is_refused_with_a_message,
-    &a_burst_of_remote_fibers_all_run_with_their_own_ids,
-    &a_cord_may_spin_into_itself,
-    &a_thread_without_fibers_may_spin_and_tell,
-    &a_call_returns_the_value,
-    &a_call_returns_the_error_with_its_message_and_the_cord_continues,
-    &a_call_returns_the_error_of_a_child_of_the_called_fiber,
-    &a_cord_that_ends_replies_to_its_calls,
-    &all_calls_to_an_ending_cord_return,
-    &a_cancelled_call_returns_after_the_called_fiber_has_ended,
-    &a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result,
-    &a_cord_still_handles_calls_after_many_cancelled_ones,
-    &a_stray_schedule_does_not_end_a_call,
-    &a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply,
-    &a_completed_call_does_not_drop_its_argument,
-    &a_call_may_copy_its_argument,
-    &a_cord_may_end_with_replies_in_flight_to_it,
-    &calls_nest_from_cord_to_cord,
-    &an_invalid_call_is_refused,
-};
-
-int main(void)
-{
-    return run_suite("cord_call", tests, COUNT_OF(tests));
 }

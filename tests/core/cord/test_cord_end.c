@@ -3,6 +3,7 @@
  * use them.
  */
 #include "support/cord_support.h"
+#include "support/suite.h"
 
 #include "core/cord/registry.h"
 
@@ -11,17 +12,15 @@
 #if HAS_ONLY_OWN_THREADS /* not with TSan: it treats the threads of fibers as foreign threads */
 static weft_value end_thread(void *arg)
 {
-    (void)arg;
     pthread_exit(NULL);
 }
 
-START_TEST(a_call_to_a_fiber_that_calls_pthread_exit_returns)
+TEST(a_call_to_a_fiber_that_calls_pthread_exit_returns)
 {
     weft_cord cord = start_cord(NULL, NULL);
     ck_assert_int_eq(weft_cord_call(cord, end_thread, NULL), -ESRCH);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
-END_TEST
 #endif
 
 static weft_value exit_with_arg(void *arg)
@@ -30,27 +29,18 @@ static weft_value exit_with_arg(void *arg)
     return 0;
 }
 
-static weft_value call_exit(void *arg)
-{
-    return weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3));
-}
+FIBER(call_exit, weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3)))
 
 /*
  * The join of a cord in which a call ends the process must not return. Otherwise main would return
  * too.
  */
-static int join_cord_that_calls_exit(void)
+TEST_PROGRAM(a_called_fiber_may_end_the_process, 3, "")
 {
     weft_cord server = start_cord(NULL, NULL);
     weft_cord_join(start_cord(call_exit, id_arg(server)));
     return 4;
 }
-
-START_TEST(a_called_fiber_may_end_the_process)
-{
-    assert_silent(run_apart(join_cord_that_calls_exit), 3);
-}
-END_TEST
 
 static weft_value exit_after_message(void *arg)
 {
@@ -64,20 +54,13 @@ static weft_value tell_and_join(void *arg)
     return weft_cord_join(arg_id(arg));
 }
 
-static int join_cord_that_exits(void)
+TEST_PROGRAM(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit, 3, "")
 {
     weft_cord cord = start_cord(exit_after_message, as_arg(3));
     start_cord(tell_and_join, id_arg(cord));
     return (int)weft_cord_join(cord);
 }
 
-START_TEST(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit)
-{
-    assert_silent(run_apart(join_cord_that_exits), 3);
-}
-END_TEST
-
-/* Call until the call is refused. */
 static void call_until_refused(void *arg)
 {
     WEFT_SHIELD(INFINITY)
@@ -91,7 +74,7 @@ static weft_value call_at_end(void *arg)
     return announce_and_wait(arg);
 }
 
-static int return_and_be_called(void)
+TEST_PROGRAM(calls_to_a_main_thread_that_has_returned_are_refused, 0, "")
 {
     for (int i = 0; i < 4; i++) {
         start_cord(call_at_end, id_arg(weft_self()));
@@ -99,12 +82,6 @@ static int return_and_be_called(void)
     }
     return 0;
 }
-
-START_TEST(calls_to_a_main_thread_that_has_returned_are_refused)
-{
-    assert_silent(run_apart(return_and_be_called), 0);
-}
-END_TEST
 
 static void start_sleeping_cord(void *arg)
 {
@@ -117,17 +94,11 @@ static weft_value start_cord_at_end(void *arg)
     return announce_and_wait(arg);
 }
 
-static int return_with_waiting_cord(void)
+TEST_PROGRAM(a_cord_started_while_the_process_ends_is_cancelled_at_once, 0, "")
 {
     start_cord(start_cord_at_end, id_arg(weft_self()));
     return weft_receive() != 1;
 }
-
-START_TEST(a_cord_started_while_the_process_ends_is_cancelled_at_once)
-{
-    assert_silent(run_apart(return_with_waiting_cord), 0);
-}
-END_TEST
 
 /* Return when a child has been created, without running it. */
 static void wait_for_a_child(void *arg)
@@ -139,12 +110,9 @@ static void wait_for_a_child(void *arg)
 
 static weft_key key;
 
-static weft_value end_with_local(void *arg)
-{
-    return weft_local_set(key, arg);
-}
+FIBER(end_with_local, weft_local_set(key, arg))
 
-START_TEST(a_call_that_arrives_while_a_destructor_waits_returns)
+TEST(a_call_that_arrives_while_a_destructor_waits_returns)
 {
     key = weft_key_new(wait_for_a_child);
     weft_cord cord = start_cord(end_with_local, id_arg(weft_self()));
@@ -152,7 +120,6 @@ START_TEST(a_call_that_arrives_while_a_destructor_waits_returns)
     ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(1)), -ESRCH);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
-END_TEST
 
 static weft_cord home;
 static bool has_told;
@@ -179,7 +146,7 @@ static weft_value tell_home_when_idle(void *arg)
     return weft_receive();
 }
 
-START_TEST(a_cord_with_an_idle_callback_is_not_part_of_a_deadlock)
+TEST(a_cord_with_an_idle_callback_is_not_part_of_a_deadlock)
 {
     home = weft_self();
     weft_cord cord = start_cord(tell_home_when_idle, as_arg(7));
@@ -187,37 +154,6 @@ START_TEST(a_cord_with_an_idle_callback_is_not_part_of_a_deadlock)
     weft_tell(cord, 8);
     ck_assert_int_eq(weft_cord_join(cord), 8);
 }
-END_TEST
-
-static weft_value forward_messages(void *arg)
-{
-    weft_value v;
-    while ((v = weft_receive()) > 0)
-        weft_tell(arg_id(arg), v);
-    return v;
-}
-
-static void *tell_and_end(void *arg)
-{
-    weft_tell(arg_id(arg), 5);
-    return NULL;
-}
-
-START_TEST(messages_of_a_thread_that_ends_arrive)
-{
-    weft_cord cord = start_cord(forward_messages, id_arg(weft_self()));
-    pthread_attr_t detached;
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    for (int i = 0; i < 300; i++) {
-        pthread_t thread;
-        ck_assert_int_eq(pthread_create(&thread, &detached, tell_and_end, id_arg(cord)), 0);
-        ck_assert_int_eq(weft_receive(), 5);
-    }
-    weft_tell(cord, 0);
-    ck_assert_int_eq(weft_cord_join(cord), 0);
-}
-END_TEST
 
 #if HAS_ONLY_OWN_THREADS
 /* Wait in a shield, so that a cancel has no effect. */
@@ -229,7 +165,7 @@ static weft_value wait_shielded(void *arg)
     return 1;
 }
 
-static int call_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_cord_that_ends_in_a_deadlock_replies_to_its_calls, 0, "deadlock")
 {
     is_exiting_in_a_fiber = true; /* LeakSanitizer would find memory of the fiber that never ends */
     weft_cord cord = start_cord(NULL, NULL);
@@ -240,20 +176,8 @@ static int call_in_deadlock(void)
     return weft_cord_join(cord) == 0 ? 0 : 2;
 }
 
-START_TEST(a_cord_that_ends_in_a_deadlock_replies_to_its_calls)
-{
-    const outcome *o = run_apart(call_in_deadlock);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "deadlock");
-}
-END_TEST
+FIBER(tell_home, weft_tell(home, (weft_value)arg))
 
-static weft_value tell_home(void *arg)
-{
-    return weft_tell(home, (weft_value)arg);
-}
-
-/* Tell home when this fiber waits. */
 static weft_value join_arg(void *arg)
 {
     weft_spin(tell_home, as_arg(1));
@@ -276,12 +200,11 @@ static int cancel_joiner_in_deadlock(void)
     return value == -ECANCELED && weft_cord_join(cord) == -ESRCH ? 0 : 1;
 }
 
-START_TEST(a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner)
+TEST(a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner)
 {
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(run_apart(cancel_joiner_in_deadlock)->status, 0);
 }
-END_TEST
 #endif
 
 /* The argument of a call. */
@@ -295,7 +218,7 @@ static void record_drop(void *arg)
     atomic_fetch_add(&drops, 1);
 }
 
-START_TEST(a_refused_call_drops_its_argument_at_once)
+TEST(a_refused_call_drops_its_argument_at_once)
 {
     int arg;
     bool has_ended = true;
@@ -312,16 +235,11 @@ START_TEST(a_refused_call_drops_its_argument_at_once)
     ck_assert_int_eq(drops, 3);
     ck_assert(!has_ended);
 }
-END_TEST
 
 /* The called fiber ends with -ECANCELED, and the caller is not cancelled. */
-static weft_value return_ecanceled(void *arg)
-{
-    (void)arg;
-    return -ECANCELED;
-}
+FIBER(return_ecanceled, -ECANCELED)
 
-START_TEST(a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the_caller)
+TEST(a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the_caller)
 {
     bool has_ended = false;
     weft_cord cord = start_cord(NULL, NULL);
@@ -332,12 +250,10 @@ START_TEST(a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the
     weft_cord_cancel(cord);
     weft_cord_join(cord);
 }
-END_TEST
 
 /* Tell home the id of this fiber. End after the next message, even if cancelled. */
 static weft_value announce_and_receive(void *arg)
 {
-    (void)arg;
     weft_tell(home, (weft_value)weft_self());
     WEFT_SHIELD(INFINITY)
         weft_receive();
@@ -363,14 +279,13 @@ static weft_value call_with_copy_and_drop(void *arg)
     return value;
 }
 
-START_TEST(a_drop_callback_gets_the_copy_and_cannot_wait)
+TEST(a_drop_callback_gets_the_copy_and_cannot_wait)
 {
     home = weft_self();
     weft_cord cord = start_cord(NULL, NULL);
     weft_fiber caller = weft_spin(call_with_copy_and_drop, id_arg(cord));
     weft_fiber called = (weft_fiber)weft_receive();
-    weft_cancel(caller);
-    ck_assert_int_eq(weft_await(caller), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
     ck_assert_int_eq(drops, 0);
     weft_tell(called, 1);
     weft_schedule(cord, 0);
@@ -380,28 +295,4 @@ START_TEST(a_drop_callback_gets_the_copy_and_cannot_wait)
     ck_assert_int_eq(drops, 1);
     ck_assert_int_eq(copied, 12);
     ck_assert_int_eq(sleep_rc_in_drop, -EPERM);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_called_fiber_may_end_the_process,
-    &a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit,
-    &calls_to_a_main_thread_that_has_returned_are_refused,
-    &a_cord_started_while_the_process_ends_is_cancelled_at_once,
-    &a_call_that_arrives_while_a_destructor_waits_returns,
-    &a_cord_with_an_idle_callback_is_not_part_of_a_deadlock,
-    &messages_of_a_thread_that_ends_arrive,
-#if HAS_ONLY_OWN_THREADS
-    &a_call_to_a_fiber_that_calls_pthread_exit_returns,
-    &a_cord_that_ends_in_a_deadlock_replies_to_its_calls,
-    &a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner,
-#endif
-    &a_refused_call_drops_its_argument_at_once,
-    &a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the_caller,
-    &a_drop_callback_gets_the_copy_and_cannot_wait,
-};
-
-int main(void)
-{
-    return run_suite("cord_end", tests, COUNT_OF(tests));
 }

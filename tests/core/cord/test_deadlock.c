@@ -1,13 +1,12 @@
 /* Deadlock detection: when it reports, to which fiber, and what it prints. */
-#include "support/support.h"
+#include "support/suite.h"
 
-static weft_value await_other(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
+FIBER(await_other, weft_await(*(weft_fiber *)arg))
 
-static int await_in_deadlock(void)
-{
+TEST_PROGRAM_PRINTS(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber, 42, "deadlock",
+                    "'main' waiting for the end of #", "'alice' waiting for weft_schedule",
+                    "'bob' waiting for the end of #", " 'alice', ")
+{ /* P80 */
     static weft_fiber a, b;
     a = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "alice"});
     b = weft_spin_with(await_other, &a, &(weft_spin_options){.name = "bob"});
@@ -15,111 +14,34 @@ static int await_in_deadlock(void)
     return rc == -EDEADLK && weft_state_of(b) == WEFT_WAITING ? 42 : 1;
 }
 
-/* P80 */
-START_TEST(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber)
+static int resolve_deadlocks(void)
 {
-    const outcome *o = run_apart(await_in_deadlock);
-    ck_assert_int_eq(o->status, 42);
-    assert_printed(o, "deadlock");
-    assert_printed(o, "'main' waiting for the end of #");
-    assert_printed(o, "'alice' waiting for weft_schedule");
-    assert_printed(o, "'bob' waiting for the end of #");
-    assert_printed(o, " 'alice', ");
-}
-END_TEST
-
-static int sleep_in_deadlock(void)
-{
-    return weft_sleep(INFINITY) == -EDEADLK ? 42 : 1;
-}
-
-static int read_idle_pipe(void)
-{
-    int fd[2];
-    char byte;
-    int rc = 1;
-    weft_pipe(fd);
-    WEFT_CANCEL_AFTER(0.01, rc) {
-        if (weft_read(fd[0], &byte, 1) != -ECANCELED)
-            return 1;
-    }
-    return rc == -ETIMEDOUT ? 0 : 2;
-}
-
-/* P80 */
-START_TEST(an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not)
-{
-    const outcome *o = run_apart(sleep_in_deadlock);
-    ck_assert_int_eq(o->status, 42);
-    assert_printed(o, "'main' waiting for sleep");
-    assert_silent(run_apart(read_idle_pipe), 0);
-}
-END_TEST
-
-static int resolve_deadlock(void)
-{
-    weft_fiber f = weft_spin(suspend, NULL);
-    if (weft_await(f) != -EDEADLK)
+    if (weft_sleep(INFINITY) != -EDEADLK)
         return 1;
-    if (weft_schedule(f, 7) != 0 || weft_await(f) != 7)
+    weft_fiber f = weft_spin(suspend, NULL);
+    if (weft_await(f) != -EDEADLK || weft_schedule(f, 7) != 0 || weft_await(f) != 7)
         return 2;
     return weft_sleep(0.001) == 0 ? 0 : 3;
 }
 
-/* P80 */
-START_TEST(main_can_resolve_a_deadlock_after_it_was_reported)
-{
-    const outcome *o = run_apart(resolve_deadlock);
+TEST(each_deadlock_is_reported_once_and_main_can_resolve_it)
+{ /* P80 */
+    const outcome *o = run_apart(resolve_deadlocks);
     ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "weft: deadlock"), 1);
-}
-END_TEST
-
-static weft_value sleep_and_print(void *arg)
-{
-    int rc = weft_sleep(0.005);
-    print_stderr(arg);
-    return rc;
+    assert_printed(o, "'main' waiting for sleep");
+    ck_assert_uint_eq(count_in(o->text, "weft: deadlock"), 2);
 }
 
-static int suspend_until_work_is_done(void)
-{
-    weft_go(sleep_and_print, (void *)"a");
-    weft_go(sleep_and_print, (void *)"b");
-    weft_value rc = weft_suspend();
-    print_stderr("c");
-    return rc == 0 && weft_suspend() == 0 ? 0 : 1;
+TEST_PROGRAM(a_read_with_a_deadline_is_not_a_deadlock, 0, "")
+{ /* P80 */
+    int fd[2], rc = 1;
+    weft_pipe(fd);
+    WEFT_CANCEL_AFTER(0.01, rc) {
+        if (read_byte(&fd[0]) != -ECANCELED)
+            return 1;
+    }
+    return rc == -ETIMEDOUT ? 0 : 2;
 }
-
-/* P8 */
-START_TEST(suspend_in_main_returns_0_when_all_work_is_done)
-{
-    assert_exited(run_apart(suspend_until_work_is_done), 0, "abc");
-}
-END_TEST
-
-static weft_value sleep_repeatedly(void *arg)
-{
-    (void)arg;
-    int rc;
-    while ((rc = weft_sleep(0.001)) == 0)
-        continue;
-    return rc;
-}
-
-static int suspend_beside_daemon(void)
-{
-    weft_spin_with(sleep_repeatedly, NULL, &(weft_spin_options){.is_daemon = true});
-    weft_go(sleep_and_print, (void *)"a");
-    return (int)weft_suspend();
-}
-
-/* P8 */
-START_TEST(suspend_in_main_does_not_wait_for_daemons)
-{
-    assert_exited(run_apart(suspend_beside_daemon), 0, "a");
-}
-END_TEST
 
 /* Only these two fibers hold the other ends. */
 static int read_in_deadlock(void)
@@ -133,26 +55,9 @@ static int read_in_deadlock(void)
 }
 
 /* P80: only fibers could write to pipes in memory. Another process might write to a kernel pipe. */
-START_TEST(fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim)
+TEST(fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim)
 {
-    if (strcmp(getenv("WEFT_BACKEND"), "sim") != 0)
-        return;
-    const outcome *o = run_apart(read_in_deadlock);
-    ck_assert_int_eq(o->status, 42);
-    assert_printed(o, "'reader' waiting for read");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_deadlock_is_reported_with_the_wait_reason_of_every_fiber,
-    &an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not,
-    &main_can_resolve_a_deadlock_after_it_was_reported,
-    &suspend_in_main_returns_0_when_all_work_is_done,
-    &suspend_in_main_does_not_wait_for_daemons,
-    &fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim,
-};
-
-int main(void)
-{
-    return run_suite("deadlock", tests, COUNT_OF(tests));
+    if (runs_on("sim"))
+        assert_prints(run_apart(read_in_deadlock), 42,
+                      (const char *[]){"'reader' waiting for read", NULL});
 }

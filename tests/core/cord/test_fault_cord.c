@@ -3,6 +3,7 @@
  * each waiter gets a result, and a cord without a backend can be reached.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 /* Return a cord, or 0 because of a fault. */
 static weft_cord start_cord_or_fault(weft_fn *fn, void *arg)
@@ -24,10 +25,8 @@ static weft_value join_cord_or_fault(weft_cord cord)
     return again == -ESRCH ? value : again; /* already joined: value is the cord's own error */
 }
 
-static bool start_and_join_cords(void)
+TEST_FAULTS(a_cord_is_started_and_joined_or_not_created)
 {
-    if (!become_a_cord())
-        return false;
     weft_cord cords[3];
     bool is_done = true;
     for (size_t i = 0; i < COUNT_OF(cords); i++)
@@ -41,15 +40,8 @@ static bool start_and_join_cords(void)
         REQUIRE(join_cord_or_fault(cords[i]) == (i == 2 ? -ECANCELED : (weft_value)i));
         REQUIRE(weft_cord_cancel(cords[i]) == -ESRCH);
     }
-    weft_error_clear();
     return is_done;
 }
-
-START_TEST(a_cord_is_started_and_joined_or_not_created)
-{
-    fail_each_call(start_and_join_cords);
-}
-END_TEST
 
 static weft_value call_and_count(void *arg)
 {
@@ -61,7 +53,6 @@ static int drops;
 
 static void count_drop(void *arg)
 {
-    (void)arg;
     drops++;
 }
 
@@ -90,10 +81,8 @@ static bool call_with_drop(weft_cord cord)
     return has_ended;
 }
 
-static bool call_cord(void)
+TEST_FAULTS(a_call_is_made_or_its_argument_is_dropped_at_once)
 {
-    if (!become_a_cord())
-        return false;
     weft_cord cord;
     WITHOUT_FAULTS(cord = start_cord_or_fault(NULL, NULL));
     bool is_done = true;
@@ -107,16 +96,7 @@ static bool call_cord(void)
     return is_done;
 }
 
-START_TEST(a_call_is_made_or_its_argument_is_dropped_at_once)
-{
-    fail_each_call(call_cord);
-}
-END_TEST
-
-static weft_value tell_arg(void *arg)
-{
-    return weft_tell(arg_id(arg), 1);
-}
+FIBER(tell_arg, weft_tell(arg_id(arg), 1))
 
 /*
  * A fiber may fail to be created in the cord after its id was returned. This is reported, and no
@@ -133,10 +113,8 @@ static bool spin_tell_arg(weft_cord cord)
     return false;
 }
 
-static bool spin_in_cord(void)
+TEST_FAULTS(a_remote_spin_creates_a_fiber_or_fails)
 {
-    if (!become_a_cord())
-        return false;
     weft_cord cord;
     WITHOUT_FAULTS(cord = start_cord_or_fault(NULL, NULL));
     size_t spun = 0;
@@ -154,21 +132,12 @@ static bool spin_in_cord(void)
         received++;
     REQUIRE(received <= spun);
     REQUIRE(received == 4 || atomic_load(&fault.injected) > 0);
-    weft_error_clear();
     return received == 4 && value == 0;
 }
 
-START_TEST(a_remote_spin_creates_a_fiber_or_fails)
-{
-    fail_each_call(spin_in_cord);
-}
-END_TEST
-
 /* A message is told or refused, also to a cord that could not open its backend. */
-static bool tell_cord(void)
+TEST_FAULTS(a_cord_without_a_backend_receives_messages)
 {
-    if (!become_a_cord())
-        return false;
     weft_cord cord = start_cord_or_fault(receive_one, NULL);
     if (cord == 0) {
         weft_error_clear();
@@ -184,27 +153,14 @@ static bool tell_cord(void)
     bool is_lost = value == -ECANCELED || value == -EDEADLK || value == -ENOMEM;
     REQUIRE(value == 6 || (has_faults && is_lost));
     bool is_done = value == 6;
-    weft_error_clear();
     return is_done;
 }
 
-START_TEST(a_cord_without_a_backend_receives_messages)
-{
-    fail_each_call(tell_cord);
-}
-END_TEST
-
-static weft_value fail_with_message(void *arg)
-{
-    (void)arg;
-    return weft_fail(-EPIPE, "broken");
-}
+FIBER(fail_with_message, weft_fail(-EPIPE, "broken"))
 
 /* The join returns the error, with or without its message. */
-static bool join_failed_cord(void)
+TEST_FAULTS(an_error_arrives_even_without_its_message)
 {
-    if (!become_a_cord())
-        return false;
     weft_cord cord = start_cord_or_fault(fail_with_message, NULL);
     if (cord == 0) {
         weft_error_clear();
@@ -214,41 +170,12 @@ static bool join_failed_cord(void)
     REQUIRE(value == -EPIPE);
     bool has_message = weft_error() != NULL && strcmp(weft_error()->message, "broken") == 0;
     REQUIRE(has_message || atomic_load(&fault.injected) > 0);
-    weft_error_clear();
     return has_message;
 }
 
-START_TEST(an_error_arrives_even_without_its_message)
+TEST_FAULTS(serving_cords_all_start_or_none_is_left)
 {
-    fail_each_call(join_failed_cord);
-}
-END_TEST
-
-static bool serve_two_cords(void)
-{
-    if (!become_a_cord())
-        return false;
     int rc = weft_serve_cords(2, return_arg, NULL);
     bool is_done = REQUIRE_OR_FAULT(rc);
-    weft_error_clear();
     return is_done;
-}
-
-START_TEST(serving_cords_all_start_or_none_is_left)
-{
-    fail_each_call(serve_two_cords);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_cord_is_started_and_joined_or_not_created,
-        &a_call_is_made_or_its_argument_is_dropped_at_once,
-        &a_remote_spin_creates_a_fiber_or_fails,
-        &a_cord_without_a_backend_receives_messages,
-        &an_error_arrives_even_without_its_message,
-        &serving_cords_all_start_or_none_is_left,
-    };
-    return run_suite("fault_cord", tests, COUNT_OF(tests));
 }

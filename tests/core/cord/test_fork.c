@@ -3,22 +3,15 @@
  * unchanged.
  */
 #include "core/cord/fork_support.h"
+#include "support/suite.h"
 
-#include <dirent.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* State of the calling fiber. */
-
-static void mark_local_freed(void *value)
-{
-    mark(value);
-}
-
 static weft_value fork_with_state(void *arg)
 {
-    weft_key key = weft_key_new(mark_local_freed);
+    weft_key key = weft_key_new(mark_arg);
     weft_local_set(key, "local");
     char *memory = weft_alloc(4);
     memcpy(memory, "mem", 4);
@@ -40,17 +33,15 @@ static weft_value fork_with_state(void *arg)
     return 0;
 }
 
-START_TEST(the_calling_fiber_keeps_its_name_its_local_values_and_its_messages)
+TEST(the_calling_fiber_keeps_its_name_its_local_values_and_its_messages)
 {
     weft_spin_options o = {.name = "carrier"};
     ck_assert_int_eq(weft_await(weft_spin_with(fork_with_state, &trail, &o)), 0);
     ck_assert_trail("local");
 }
-END_TEST
 
 static weft_value fork_in_scopes(void *arg)
 {
-    (void)arg;
     int outer = 1, inner = 1;
     pid_t pid = -1;
     WEFT_CANCEL_AFTER(0.03, outer) {
@@ -73,21 +64,18 @@ static weft_value fork_in_scopes(void *arg)
     return 0;
 }
 
-START_TEST(deadlines_expire_in_both_processes)
+TEST(deadlines_expire_in_both_processes)
 {
     ck_assert_int_eq(weft_await(weft_spin(fork_in_scopes, NULL)), 0);
 }
-END_TEST
 
 static void fork_on_exit(weft_fiber child, weft_value value, void *arg)
 {
-    (void)child;
-    (void)value;
     pid_t *pid = arg;
     *pid = weft_fork();
 }
 
-START_TEST(groups_and_supervisors_have_no_children_in_the_child_process)
+TEST(groups_and_supervisors_have_no_children_in_the_child_process)
 {
     pid_t pid = -1;
     weft_child children[] = {{.fn = return_arg, .restart = WEFT_NEVER},
@@ -113,7 +101,6 @@ START_TEST(groups_and_supervisors_have_no_children_in_the_child_process)
     ck_assert_int_eq(supervised, -ECANCELED);
     ck_assert_int_eq(wait_for_exit(pid), 0);
 }
-END_TEST
 
 /* The end of the child. */
 
@@ -128,36 +115,26 @@ static weft_value return_from_child(void *arg)
     return *value;
 }
 
-static int returned;
-
-static int fork_and_return(void)
+static int fork_and_return(int returned)
 {
     weft_fiber sleeper = weft_spin(suspend_and_mark, "never ");
     weft_snooze();
     weft_value status = weft_await(
         weft_spin_with(return_from_child, &returned, &(weft_spin_options){.name = "forker"}));
     weft_cancel(sleeper);
-    if (strcmp(trail, "defer ") != 0)
-        return 98;
-    return (int)status;
+    return strcmp(trail, "defer ") == 0 ? (int)status : 98;
 }
 
-START_TEST(the_child_process_ends_when_the_function_returns)
+TEST_PROGRAM(the_child_process_ends_when_the_function_returns, 0, "")
 {
-    returned = 5;
-    assert_silent(run_apart(fork_and_return), 0);
+    return fork_and_return(5);
 }
-END_TEST
 
-START_TEST(an_error_returned_by_the_function_in_the_child_is_reported)
+TEST_PROGRAM_PRINTS(an_error_returned_by_the_function_in_the_child_is_reported, 1,
+                    "weft: an error reached the main fiber", "forker")
 {
-    returned = -EIO;
-    const outcome *o = run_apart(fork_and_return);
-    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
-    assert_printed(o, "weft: an error reached the main fiber");
-    assert_printed(o, "forker");
+    return fork_and_return(-EIO);
 }
-END_TEST
 
 static weft_value fork_recursively(void *arg)
 {
@@ -177,7 +154,7 @@ static weft_value fork_recursively(void *arg)
     _exit(WEXITSTATUS(status));
 }
 
-START_TEST(a_child_can_fork_in_turn)
+TEST(a_child_can_fork_in_turn)
 {
     pid_t pid = weft_fork();
     if (pid == 0)
@@ -185,13 +162,12 @@ START_TEST(a_child_can_fork_in_turn)
     ck_assert_int_eq(wait_for_exit(pid), 4);
     require_runtime_works();
 }
-END_TEST
 
-START_TEST(a_hundred_children_can_be_forked_one_after_the_other)
+TEST(many_children_can_be_forked_one_after_the_other)
 {
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 30; i++) {
         pid_t pid = weft_fork();
         if (pid == 0)
             _exit(weft_sleep(0) == 0 && weft_await(f) == -ESRCH ? i : 99);
@@ -199,15 +175,10 @@ START_TEST(a_hundred_children_can_be_forked_one_after_the_other)
     }
     weft_cancel(f);
 }
-END_TEST
 
 /* Kernel state. */
 
-static weft_value sleep_20ms(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.02);
-}
+FIBER(sleep_20ms, weft_sleep(0.02))
 
 static weft_value read_and_count(void *arg)
 {
@@ -218,15 +189,14 @@ static weft_value read_and_count(void *arg)
 }
 
 /* The operations are pending during the fork. The child uses only its own backend. */
-START_TEST(pending_operations_stay_with_the_parent)
+TEST(pending_operations_stay_with_the_parent)
 {
     int fd[2], proceed[2], done[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
     ck_assert_int_eq(pipe(proceed), 0);
     ck_assert_int_eq(pipe(done), 0);
     weft_fiber reader = weft_spin(read_and_count, &fd[0]);
-    weft_fiber sleeper = weft_spin(sleep_20ms, NULL);
-    let_run();
+    weft_fiber sleeper = spin_waiting(sleep_20ms, NULL);
     pid_t pid = weft_fork();
     if (pid == 0) {
         char byte;
@@ -245,7 +215,6 @@ START_TEST(pending_operations_stay_with_the_parent)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     ck_assert_int_eq(weft_close(fd[0]) | weft_close(fd[1]), 0);
 }
-END_TEST
 
 /* Count the descriptors of each kind of kernel object that backends use. */
 static void list_kinds(char *text, size_t room)
@@ -265,17 +234,13 @@ static void list_kinds(char *text, size_t room)
     snprintf(text, room, "%d %d %d", counts[0], counts[1], counts[2]);
 }
 
-static bool has_libev(void)
-{
-    return strncmp(weft_backend_name(), "libev", 5) == 0;
-}
-
-START_TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
+TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
 {
     char before[64], after[64];
     require_runtime_works();
     list_kinds(before, sizeof before);
-    weft_cord cord = has_libev() ? 0 : weft_cord_start(NULL, NULL, NULL);
+    weft_cord cord =
+        strncmp(weft_backend_name(), "libev", 5) == 0 ? 0 : weft_cord_start(NULL, NULL, NULL);
     if (cord != 0)
         ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(3)), 3);
     pid_t pid = weft_fork();
@@ -292,7 +257,6 @@ START_TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
     weft_cord_cancel(cord);
     weft_cord_join(cord);
 }
-END_TEST
 
 /* Limit the number of descriptors, so that no further one can be opened. */
 static void limit_descriptors(rlim_t count)
@@ -303,7 +267,7 @@ static void limit_descriptors(rlim_t count)
     require(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-START_TEST(a_child_that_cannot_open_a_backend_opens_one_later)
+TEST(a_child_that_cannot_open_a_backend_opens_one_later)
 {
     require_runtime_works();
     limit_descriptors(3);
@@ -319,7 +283,6 @@ START_TEST(a_child_that_cannot_open_a_backend_opens_one_later)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     require_runtime_works();
 }
-END_TEST
 
 /* Threads. */
 
@@ -346,24 +309,13 @@ static weft_value fork_in_cord(void *arg)
     return 0;
 }
 
-START_TEST(a_child_of_any_cord_starts_its_own_threads)
+TEST(a_child_of_any_cord_starts_its_own_threads)
 {
     if (HAS_TSAN)
         return;
     weft_cord cord = weft_cord_start(fork_in_cord, id_arg(weft_cord_self()), NULL);
     ck_assert_int_eq(weft_cord_join(cord), 0);
     ck_assert_int_eq(fork_in_cord(id_arg(0)), 0);
-}
-END_TEST
-
-static weft_value fork_in_worker(void *arg)
-{
-    pid_t pid = weft_fork();
-    if (pid != 0)
-        return wait_for_exit(pid);
-    require_runtime_works();
-    is_exiting_in_a_fiber = true;
-    return (weft_value)arg;
 }
 
 static void end_before_leak_check(void)
@@ -385,7 +337,7 @@ static weft_value fork_when_ending(void *arg)
     return 7;
 }
 
-START_TEST(the_cleanup_of_a_cord_can_fork)
+TEST(the_cleanup_of_a_cord_can_fork)
 {
     if (HAS_TSAN)
         return; /* its runtime crashes when the forked thread of the child exits */
@@ -394,17 +346,6 @@ START_TEST(the_cleanup_of_a_cord_can_fork)
     ck_assert_int_eq(weft_cord_join(cord), 7);
     ck_assert_int_eq(wait_for_exit(child), 0);
 }
-END_TEST
-
-START_TEST(a_child_forked_by_an_offloaded_function_ends_when_the_function_returns)
-{
-    if (HAS_TSAN ||
-        strcmp(weft_backend_name(), "sim") == 0) /* on sim, the function runs in this thread */
-        return;
-    ck_assert_int_eq(weft_offload(fork_in_worker, as_arg(3)), 0);
-    require_runtime_works();
-}
-END_TEST
 
 static weft_value use_signals_in_a_child(void *arg)
 {
@@ -413,6 +354,7 @@ static weft_value use_signals_in_a_child(void *arg)
     if (pid != 0)
         return wait_for_exit(pid);
     is_exiting_in_a_fiber = true;
+    require_runtime_works();
     require(weft_on_signal(SIGUSR1, increment_int, &runs) == 0);
     raise(SIGUSR1);
     while (runs == 0)
@@ -421,29 +363,30 @@ static weft_value use_signals_in_a_child(void *arg)
     return arg == NULL ? 0 : weft_fail(-EIO, "%s", (char *)arg);
 }
 
-START_TEST(the_child_of_an_offloaded_function_has_signals_and_ends_despite_other_fibers)
+/* On sim, an offloaded function runs in the calling thread. */
+static bool can_fork_in_worker(void)
 {
-    if (HAS_TSAN || strcmp(weft_backend_name(), "sim") == 0)
-        return;
-    ck_assert_int_eq(weft_offload(use_signals_in_a_child, NULL), 0);
+    return !HAS_TSAN && !runs_on("sim");
 }
-END_TEST
+
+TEST(the_child_of_an_offloaded_function_has_signals_and_ends_when_the_function_returns)
+{
+    if (can_fork_in_worker())
+        ck_assert_int_eq(weft_offload(use_signals_in_a_child, NULL), 0);
+    require_runtime_works();
+}
 
 static int use_signals_and_fail(void)
 {
     return (int)weft_offload(use_signals_in_a_child, "in a worker thread");
 }
 
-START_TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
+TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
 {
-    const char *backend = getenv("WEFT_BACKEND");
-    if (HAS_TSAN || (backend != NULL && strcmp(backend, "sim") == 0))
-        return;
-    const outcome *o = run_apart(use_signals_and_fail);
-    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
-    assert_printed(o, "in a worker thread");
+    if (can_fork_in_worker())
+        assert_prints(run_apart(use_signals_and_fail), 1,
+                      (const char *[]){"in a worker thread", NULL});
 }
-END_TEST
 
 static weft_value fail_in_cord(void *arg)
 {
@@ -452,18 +395,11 @@ static weft_value fail_in_cord(void *arg)
     return pid == 0 ? weft_fail(-EIO, "%s", (char *)arg) : wait_for_exit(pid);
 }
 
-static int fork_in_main_of_cord(void)
+TEST_PROGRAM_PRINTS(the_function_of_a_cord_that_fails_in_the_child_fails_the_process, 1,
+                    "in a cord")
 {
     return (int)weft_cord_join(weft_cord_start(fail_in_cord, "in a cord", NULL));
 }
-
-START_TEST(the_function_of_a_cord_that_fails_in_the_child_fails_the_process)
-{
-    const outcome *o = run_apart(fork_in_main_of_cord);
-    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
-    assert_printed(o, "in a cord");
-}
-END_TEST
 
 static atomic_bool is_done;
 static atomic_int pending_count;
@@ -488,7 +424,7 @@ static weft_value tell_and_spin(void *arg)
  * Other threads hold locks, send remote messages and reserve ids. The fork waits for none of them,
  * and no message is left.
  */
-START_TEST(a_cord_that_receives_messages_all_the_time_can_fork)
+TEST(a_cord_that_receives_messages_all_the_time_can_fork)
 {
     if (is_sanitized()) /* the allocators of sanitizers may be locked after a fork */
         return;
@@ -515,7 +451,6 @@ START_TEST(a_cord_that_receives_messages_all_the_time_can_fork)
     for (size_t i = 0; i < COUNT_OF(cords); i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
-END_TEST
 
 /* Loops. */
 
@@ -548,12 +483,11 @@ static weft_value receive_all(void *arg)
     return t->rc;
 }
 
-START_TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
+TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
 {
     loop_state t = {.pid = -1};
     ck_assert_int_eq(weft_socketpair(t.fd), 0);
-    weft_fiber f = weft_spin(receive_all, &t);
-    let_run();
+    weft_fiber f = spin_waiting(receive_all, &t);
     ck_assert_int_eq(weft_write(t.fd[1], "hello", 5), 5);
     while (t.pid < 0)
         weft_sleep(0.001);
@@ -563,30 +497,4 @@ START_TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_uint_eq(t.bytes, 10);
     ck_assert_int_eq(weft_close(t.fd[0]), 0);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &the_calling_fiber_keeps_its_name_its_local_values_and_its_messages,
-        &deadlines_expire_in_both_processes,
-        &groups_and_supervisors_have_no_children_in_the_child_process,
-        &the_child_process_ends_when_the_function_returns,
-        &an_error_returned_by_the_function_in_the_child_is_reported,
-        &a_child_can_fork_in_turn,
-        &a_hundred_children_can_be_forked_one_after_the_other,
-        &pending_operations_stay_with_the_parent,
-        &the_child_has_no_descriptors_of_the_backends_of_the_parent,
-        &a_child_that_cannot_open_a_backend_opens_one_later,
-        &a_child_of_any_cord_starts_its_own_threads,
-        &the_cleanup_of_a_cord_can_fork,
-        &a_child_forked_by_an_offloaded_function_ends_when_the_function_returns,
-        &the_child_of_an_offloaded_function_has_signals_and_ends_despite_other_fibers,
-        &an_offloaded_function_that_fails_in_the_child_fails_the_process,
-        &the_function_of_a_cord_that_fails_in_the_child_fails_the_process,
-        &a_cord_that_receives_messages_all_the_time_can_fork,
-        &a_receive_loop_around_the_fork_continues_only_in_the_parent,
-    };
-    return run_suite("fork", tests, COUNT_OF(tests));
 }

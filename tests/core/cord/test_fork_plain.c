@@ -2,140 +2,31 @@
  * Plain fork(2) in a program that uses weft: calls in the child are refused, and the parent is not
  * affected.
  */
-#include "core/cord/fork_support.h"
-
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include "core/cord/fork_world.h"
 
 #define REFUSED (-ENOTRECOVERABLE)
 #define REFUSAL_MESSAGE "weft: all calls fail in a child of fork(2); use weft_fork\n"
 
-/* The objects in which the fibers wait. */
-static int pipe_fd[2];
-static weft_mutex mutex;
-static weft_rwlock lock;
-static weft_cond cond;
-static weft_sem sem;
-static weft_event event;
-static weft_latch latch;
-static weft_chan *chan;
-static weft_queue *queue;
 static weft_cord cord;
-
-static weft_value read_pipe_value(void *arg)
-{
-    char byte = 0;
-    (void)arg;
-    return weft_read(pipe_fd[0], &byte, 1) == 1 ? byte : -EIO;
-}
-
-static weft_value wait_for_mutex(void *arg)
-{
-    (void)arg;
-    int rc = weft_mutex_lock(&mutex);
-    if (rc == 0)
-        weft_mutex_unlock(&mutex);
-    return rc;
-}
-
-static weft_value wait_for_rwlock(void *arg)
-{
-    (void)arg;
-    return weft_rwlock_write(&lock);
-}
-
-static weft_value wait_for_cond(void *arg)
-{
-    (void)arg;
-    return weft_cond_wait(&cond, NULL);
-}
-
-static weft_value wait_for_sem(void *arg)
-{
-    (void)arg;
-    return weft_sem_wait(&sem);
-}
-
-static weft_value wait_for_event(void *arg)
-{
-    (void)arg;
-    return weft_event_wait(&event);
-}
-
-static weft_value wait_for_latch(void *arg)
-{
-    (void)arg;
-    return weft_latch_wait(&latch);
-}
-
-static weft_value wait_for_recv(void *arg)
-{
-    (void)arg;
-    return weft_chan_recv(chan);
-}
-
-static weft_value wait_for_shift(void *arg)
-{
-    (void)arg;
-    return weft_queue_shift(queue);
-}
-
-static weft_fn *const wait_fns[] = {read_pipe_value, wait_for_mutex, wait_for_rwlock,
-                                    wait_for_cond,   wait_for_sem,   wait_for_event,
-                                    wait_for_latch,  wait_for_recv,  wait_for_shift};
-static weft_fiber fibers[COUNT_OF(wait_fns)];
-
-static void spin_waiters(void)
-{
-    ck_assert_int_eq(weft_pipe(pipe_fd), 0);
-    weft_sem_open(&sem, 0);
-    weft_latch_add(&latch, 1);
-    chan = weft_chan_new(0);
-    queue = weft_queue_new(0);
-    weft_mutex_lock(&mutex);
-    weft_rwlock_read(&lock);
-    for (size_t i = 0; i < COUNT_OF(wait_fns); i++)
-        fibers[i] = weft_spin(wait_fns[i], NULL);
-    let_run();
-}
-
-/* Wake every waiting fiber. */
-static void wake_waiters(void)
-{
-    ck_assert_int_eq(weft_write(pipe_fd[1], "x", 1), 1);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert_int_eq(weft_latch_done(&latch), 0);
-    ck_assert_int_eq(weft_chan_try_send(chan, 0), 0);
-    ck_assert_int_eq(weft_queue_push(queue, 0), 0);
-    for (size_t i = 0; i < COUNT_OF(wait_fns); i++)
-        ck_assert_int_eq(weft_await(fibers[i]), i == 0 ? 'x' : 0);
-    weft_chan_free(chan);
-    weft_queue_free(queue);
-}
 
 static void require_refused_waits(void)
 {
     char byte;
     require(weft_sleep(0) == REFUSED && weft_suspend() == REFUSED && weft_snooze() == REFUSED);
-    require(weft_read(pipe_fd[0], &byte, 1) == REFUSED);
-    require(weft_await(fibers[0]) == REFUSED && weft_cancel(fibers[0]) == REFUSED);
+    require(weft_read(w.fd[0], &byte, 1) == REFUSED);
+    require(weft_await(w.fibers[0]) == REFUSED && weft_cancel(w.fibers[0]) == REFUSED);
     require(weft_await_children() == REFUSED && weft_receive() == REFUSED);
-    require(weft_mutex_lock(&mutex) == REFUSED && weft_mutex_unlock(&mutex) == REFUSED);
-    require(weft_rwlock_unlock(&lock) == REFUSED && weft_rwlock_read(&lock) == REFUSED);
-    require(weft_cond_signal(&cond) == REFUSED && weft_cond_broadcast(&cond) == REFUSED);
-    require(weft_cond_wait(&cond, NULL) == REFUSED && weft_sem_wait(&sem) == REFUSED);
-    require(weft_sem_post(&sem) == REFUSED && weft_event_set(&event) == REFUSED);
-    require(weft_event_wait(&event) == REFUSED && weft_latch_done(&latch) == REFUSED);
-    require(weft_chan_try_send(chan, 1) == REFUSED && weft_chan_send(chan, 1) == REFUSED);
-    require(weft_chan_try_recv(chan) == REFUSED && weft_chan_recv(chan) == REFUSED);
-    require(weft_chan_close(chan) == REFUSED && weft_queue_close(queue) == REFUSED);
-    require(weft_queue_try_push(queue, 1) == REFUSED && weft_queue_push(queue, 1) == REFUSED);
-    require(weft_queue_try_shift(queue) == REFUSED && weft_queue_shift(queue) == REFUSED);
+    require(weft_mutex_lock(&w.held) == REFUSED && weft_mutex_unlock(&w.held) == REFUSED);
+    require(weft_rwlock_unlock(&w.lock) == REFUSED && weft_rwlock_read(&w.lock) == REFUSED);
+    require(weft_cond_signal(&w.cond) == REFUSED && weft_cond_broadcast(&w.cond) == REFUSED);
+    require(weft_cond_wait(&w.cond, NULL) == REFUSED && weft_sem_wait(&w.sem) == REFUSED);
+    require(weft_sem_post(&w.sem) == REFUSED && weft_event_set(&w.event) == REFUSED);
+    require(weft_event_wait(&w.event) == REFUSED && weft_latch_done(&w.latch) == REFUSED);
+    require(weft_chan_try_send(w.empty, 1) == REFUSED && weft_chan_send(w.empty, 1) == REFUSED);
+    require(weft_chan_try_recv(w.empty) == REFUSED && weft_chan_recv(w.empty) == REFUSED);
+    require(weft_chan_close(w.empty) == REFUSED && weft_queue_close(w.queue) == REFUSED);
+    require(weft_queue_try_push(w.queue, 1) == REFUSED && weft_queue_push(w.queue, 1) == REFUSED);
+    require(weft_queue_try_shift(w.queue) == REFUSED && weft_queue_shift(w.queue) == REFUSED);
 }
 
 static void require_refused(void)
@@ -146,14 +37,14 @@ static void require_refused(void)
     require_refused_waits();
     require(weft_spin(suspend, NULL) == 0 && weft_go(suspend, NULL) == REFUSED);
     require(weft_new(suspend, NULL) == 0 && weft_self() == 0 && weft_main() == 0);
-    require(weft_tell(fibers[0], 1) == REFUSED && weft_schedule(fibers[0], 1) == REFUSED);
-    require(weft_stop(fibers[0], 1) == REFUSED && weft_interrupt(fibers[0], -1) == REFUSED);
+    require(weft_tell(w.fibers[0], 1) == REFUSED && weft_schedule(w.fibers[0], 1) == REFUSED);
+    require(weft_stop(w.fibers[0], 1) == REFUSED && weft_interrupt(w.fibers[0], -1) == REFUSED);
     require(weft_scope_open(&scope, 1) == REFUSED && weft_group_open(&group) == REFUSED);
     require(weft_pipe(fd) == REFUSED && weft_socketpair(fd) == REFUSED);
     require(weft_cord_start(suspend, NULL, NULL) == 0 && weft_cord_spin(cord, suspend, NULL) == 0);
     require(weft_cord_join(cord) == REFUSED && weft_cord_cancel(cord) == REFUSED);
     require(weft_cord_call(cord, return_arg, NULL) == REFUSED);
-    require(weft_fork() == REFUSED && weft_name_of(fibers[0]) == NULL);
+    require(weft_fork() == REFUSED && weft_name_of(w.fibers[0]) == NULL);
     require(weft_error() != NULL && weft_error()->code == REFUSED);
     require(weft_mailbox_set_bound(1) == REFUSED && weft_defer(mark_arg, "") == REFUSED);
     require(weft_alloc(1) == NULL && weft_offload(return_arg, NULL) == REFUSED);
@@ -163,47 +54,27 @@ static void require_refused(void)
     require(weft_stats_of(cord, &counters) == REFUSED);
 }
 
-static int fork_with_waiters(void)
+static void exit_after_refusals(void)
 {
-    spin_waiters();
-    pid_t pid = fork();
-    if (pid == 0) {
-        require_refused();
-        is_exiting_in_a_fiber = true;
-        exit(0);
-    }
-    int status = wait_for_exit(pid);
-    wake_waiters();
-    require_runtime_works();
-    return status;
+    require_refused();
+    is_exiting_in_a_fiber = true;
+    exit(0);
 }
 
-START_TEST(every_call_is_refused_in_the_child_and_reported_once)
+TEST_PROGRAM(every_call_is_refused_in_the_child_and_reported_once, 0, REFUSAL_MESSAGE)
 {
-    assert_exited(run_apart(fork_with_waiters), 0, REFUSAL_MESSAGE);
-}
-END_TEST
-
-static weft_value suspend_in_cord(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
+    assert_world_survives((world_fork){fork, exit_after_refusals, 1});
+    return 0;
 }
 
-static int fork_with_cord(void)
+TEST_PROGRAM(calls_to_other_cords_are_refused_in_the_child, 0, REFUSAL_MESSAGE)
 {
-    cord = weft_cord_start(suspend_in_cord, NULL, NULL);
-    int status = fork_with_waiters();
+    cord = weft_cord_start(suspend, NULL, NULL);
+    assert_world_survives((world_fork){fork, exit_after_refusals, 1});
     weft_cord_cancel(cord);
     weft_cord_join(cord);
-    return status;
+    return 0;
 }
-
-START_TEST(calls_to_other_cords_are_refused_in_the_child)
-{
-    assert_exited(run_apart(fork_with_cord), 0, REFUSAL_MESSAGE);
-}
-END_TEST
 
 /* Forks in fibers, callbacks and threads. */
 
@@ -222,7 +93,7 @@ static weft_value count_shared(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
+TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
 {
     atomic_int *ran = shared_memory(sizeof *ran);
     weft_fiber f[4];
@@ -239,7 +110,6 @@ START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
     ck_assert_int_eq(*ran, COUNT_OF(f));
     ck_assert_trail("defer defer ");
 }
-END_TEST
 
 static pid_t parent_pid;
 
@@ -262,13 +132,10 @@ static weft_value fork_once(void *arg)
     return 0;
 }
 
-static weft_value loop_with_fork(void *arg)
-{
-    return weft_throttled_loop(fork_once, arg, 10, 2);
-}
+FIBER(loop_with_fork, weft_throttled_loop(fork_once, arg, 10, 2))
 
 /* Fork in a callback of a call that continues after the callback. */
-static int fork_in_callback(void)
+TEST_PROGRAM(a_weft_call_that_would_continue_in_the_child_ends_it, 1, REFUSAL_MESSAGE)
 {
     pid_t pid = -1;
     weft_spin(sleep_forever, NULL);
@@ -276,13 +143,7 @@ static int fork_in_callback(void)
     return pid > 0 && value == 0 ? wait_for_exit(pid) : 97;
 }
 
-START_TEST(a_weft_call_that_would_continue_in_the_child_ends_it)
-{
-    assert_exited(run_apart(fork_in_callback), 1, REFUSAL_MESSAGE);
-}
-END_TEST
-
-static int fork_in_group(void)
+TEST_PROGRAM(a_group_block_ends_in_the_child, 0, REFUSAL_MESSAGE)
 {
     pid_t pid = -1;
     int rc = 0;
@@ -296,15 +157,8 @@ static int fork_in_group(void)
     return pid == 0 ? (rc == REFUSED ? 0 : 96) : wait_for_exit(pid);
 }
 
-START_TEST(a_group_block_ends_in_the_child)
-{
-    assert_exited(run_apart(fork_in_group), 0, REFUSAL_MESSAGE);
-}
-END_TEST
-
 static void *fork_in_thread(void *arg)
 {
-    (void)arg;
     pid_t pid = fork();
     if (pid == 0) {
         require(weft_sleep(0) == REFUSED);
@@ -316,25 +170,20 @@ static void *fork_in_thread(void *arg)
     return as_arg(wait_for_exit(pid));
 }
 
-START_TEST(a_thread_without_fibers_is_refused_in_the_child_too)
+TEST(a_thread_without_fibers_is_refused_in_the_child_too)
 {
-    pthread_t thread;
-    void *status;
     weft_fiber f = weft_spin(suspend_and_mark, "ran");
     weft_snooze();
     freopen("/dev/null", "w", stderr);
-    ck_assert_int_eq(pthread_create(&thread, NULL, fork_in_thread, NULL), 0);
-    ck_assert_int_eq(pthread_join(thread, &status), 0);
-    ck_assert_ptr_null(status);
+    ck_assert_ptr_null(join_thread(start_thread(fork_in_thread, NULL)));
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("ran");
 }
-END_TEST
 
 /* Before the first call, and in nested children. */
 
-START_TEST(a_fork_before_the_first_weft_call_has_no_effect)
+TEST(a_fork_before_the_first_weft_call_has_no_effect)
 {
     pid_t pid = fork();
     require_runtime_works();
@@ -347,9 +196,8 @@ START_TEST(a_fork_before_the_first_weft_call_has_no_effect)
     }
     ck_assert_int_eq(wait_for_exit(pid), 0);
 }
-END_TEST
 
-static int fork_twice(void)
+TEST_PROGRAM(calls_are_refused_in_a_child_of_a_child, 3, REFUSAL_MESSAGE)
 {
     weft_sleep(0);
     pid_t pid = fork();
@@ -366,13 +214,7 @@ static int fork_twice(void)
     return wait_for_exit(pid);
 }
 
-START_TEST(calls_are_refused_in_a_child_of_a_child)
-{
-    assert_exited(run_apart(fork_twice), 3, REFUSAL_MESSAGE);
-}
-END_TEST
-
-static int fork_and_exec(void)
+TEST_PROGRAM(the_child_may_exec, 0, "")
 {
     weft_sleep(0);
     pid_t pid = fork();
@@ -383,40 +225,12 @@ static int fork_and_exec(void)
     return wait_for_exit(pid);
 }
 
-START_TEST(the_child_may_exec)
+static void exit_at_once(void)
 {
-    assert_silent(run_apart(fork_and_exec), 0);
+    _exit(0);
 }
-END_TEST
 
-START_TEST(a_hundred_forks_do_not_affect_pending_operations)
+TEST(many_forks_do_not_affect_pending_operations)
 {
-    spin_waiters();
-    for (int i = 0; i < 100; i++) {
-        pid_t pid = fork();
-        if (pid == 0)
-            _exit(i);
-        ck_assert_int_eq(wait_for_exit(pid), i);
-        require(weft_sleep(0) == 0);
-    }
-    wake_waiters();
-    require_runtime_works();
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &every_call_is_refused_in_the_child_and_reported_once,
-        &calls_to_other_cords_are_refused_in_the_child,
-        &a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs,
-        &a_weft_call_that_would_continue_in_the_child_ends_it,
-        &a_group_block_ends_in_the_child,
-        &a_thread_without_fibers_is_refused_in_the_child_too,
-        &a_fork_before_the_first_weft_call_has_no_effect,
-        &calls_are_refused_in_a_child_of_a_child,
-        &the_child_may_exec,
-        &a_hundred_forks_do_not_affect_pending_operations,
-    };
-    return run_suite("fork_plain", tests, COUNT_OF(tests));
+    assert_world_survives((world_fork){fork, exit_at_once, 30});
 }

@@ -1,5 +1,6 @@
 /* weft_serve_cords: one TCP port and one error for all cords. */
 #include "support/cord_support.h"
+#include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <sched.h>
@@ -12,13 +13,12 @@ static weft_value fail_or_wait(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(the_first_error_stops_all_cords_and_is_returned)
+TEST(the_first_error_stops_all_cords_and_is_returned)
 {
     atomic_int started = 0;
     ck_assert_int_eq(weft_serve_cords(4, fail_or_wait, &started), -EIO);
     ck_assert_error(-EIO, "the second cord");
 }
-END_TEST
 
 static weft_value count_start(void *arg)
 {
@@ -26,24 +26,17 @@ static weft_value count_start(void *arg)
     return 5;
 }
 
-START_TEST(weft_serve_cords_returns_when_all_functions_have_returned)
+TEST(weft_serve_cords_returns_when_all_functions_have_returned_and_0_means_one_per_cpu)
 {
     atomic_int started = 0;
     ck_assert_int_eq(weft_serve_cords(3, count_start, &started), 0);
     ck_assert_int_eq(started, 3);
-}
-END_TEST
-
-START_TEST(zero_cords_means_one_per_cpu)
-{
-    atomic_int started = 0;
     cpu_set_t set;
     ck_assert_int_eq(sched_getaffinity(0, sizeof set, &set), 0);
     ck_assert_int_eq(weft_serve_cords(0, count_start, &started), 0);
-    ck_assert_int_eq(started, CPU_COUNT(&set));
+    ck_assert_int_eq(started, 3 + CPU_COUNT(&set));
     ck_assert_int_eq(weft_serve_cords(1, NULL, NULL), -EINVAL);
 }
-END_TEST
 
 /* A server that sends the id of its cord. */
 static struct {
@@ -61,13 +54,11 @@ static weft_value send_cord_id(void *arg)
 
 static int on_conn(int fd, void *context)
 {
-    (void)context;
     return weft_go(send_cord_id, as_arg(fd));
 }
 
 static weft_value serve_site(void *arg)
 {
-    (void)arg;
     int fd = weft_listen("tcp", site.address);
     if (fd < 0)
         return fd;
@@ -76,10 +67,7 @@ static weft_value serve_site(void *arg)
     return weft_accept_loop(fd, on_conn, NULL);
 }
 
-static weft_value run_site(void *arg)
-{
-    return weft_serve_cords((unsigned)(uintptr_t)arg, serve_site, NULL);
-}
+FIBER(run_site, weft_serve_cords((unsigned)(uintptr_t)arg, serve_site, NULL))
 
 /* Choose a port that was free just now. */
 static void choose_port(void)
@@ -103,7 +91,7 @@ static weft_cord query_cord(void)
     return cord;
 }
 
-START_TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
+TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
 {
     choose_port();
     site.starter = weft_self();
@@ -121,20 +109,6 @@ START_TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
     ck_assert_int_eq(answered[0] + answered[1] + answered[2], 300);
     for (int i = 0; i < 3; i++)
         ck_assert_int_gt(answered[i], 0);
-    weft_cancel(server);
-    ck_assert_int_eq(weft_await(server), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(server), -ECANCELED);
     ck_assert_int_eq(weft_dial("tcp", site.address), -ECONNREFUSED);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_first_error_stops_all_cords_and_is_returned,
-    &weft_serve_cords_returns_when_all_functions_have_returned,
-    &zero_cords_means_one_per_cpu,
-    &the_cords_share_a_port_and_the_kernel_spreads_the_connections,
-};
-
-int main(void)
-{
-    return run_suite("serve_cords", tests, COUNT_OF(tests));
 }

@@ -2,85 +2,24 @@
  * Threads with their own fibers: messages between them, deadlock detection, and the end of a
  * thread.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "core/cord/registry.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <time.h>
 
-static weft_value snooze_and_increment(void *arg)
-{
-    for (int i = 0; i < 3; i++)
-        weft_snooze();
-    weft_sleep(0.001);
-    ++*(int *)arg;
-    return 0;
-}
-
-static void *run_a_hundred_fibers(void *arg)
-{
-    int *sum = arg;
-    for (int i = 0; i < 100; i++)
-        weft_go(snooze_and_increment, sum);
-    return as_arg(weft_await_children());
-}
-
-/* DESIGN 8 */
-START_TEST(several_threads_run_their_own_fibers_concurrently)
-{
-    int sums[4] = {0};
-    pthread_t threads[COUNT_OF(sums)];
-    for (size_t i = 0; i < COUNT_OF(sums); i++)
-        threads[i] = start_thread(run_a_hundred_fibers, &sums[i]);
-    int own = 0;
-    ck_assert_ptr_null(run_a_hundred_fibers(&own));
-    for (size_t i = 0; i < COUNT_OF(sums); i++) {
-        ck_assert_ptr_null(join_thread(threads[i]));
-        ck_assert_int_eq(sums[i], 100);
-    }
-    ck_assert_int_eq(own, 100);
-}
-END_TEST
-
-static void *store_ids(void *arg)
-{
-    weft_fiber *ids = arg;
-    ids[0] = weft_self();
-    ids[1] = weft_spin(return_arg, NULL);
-    weft_await(ids[1]);
-    return NULL;
-}
-
-/* T18 */
-START_TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other)
-{
-    weft_fiber ids[20][2];
-    for (size_t i = 0; i < COUNT_OF(ids); i++)
-        join_thread(start_thread(store_ids, ids[i]));
-    for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        ck_assert_uint_ne(ids[i][0], weft_self());
-        for (size_t j = 0; j < i; j++)
-            ck_assert(ids[i][0] != ids[j][0] && ids[i][1] != ids[j][1]);
-    }
-}
-END_TEST
-
 static sem_t is_idle;
 
 static void post_idle(void *arg)
 {
-    (void)arg;
     sem_post(&is_idle);
 }
 
-/* Schedule when the other thread is idle. */
 static void *schedule_later(void *arg)
 {
     sem_wait(&is_idle);
@@ -94,42 +33,32 @@ static pthread_t start_idle_waker(weft_fiber *f)
     return start_thread(schedule_later, f);
 }
 
-/* P8, P10 */
-START_TEST(a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else)
-{
+TEST(a_thread_without_fibers_wakes_a_main_fiber_or_a_fiber_that_main_awaits)
+{ /* P8, P10 */
     weft_fiber self = weft_self();
     pthread_t thread = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);
     ck_assert_ptr_null(join_thread(thread));
-}
-END_TEST
-
-/* P10 */
-START_TEST(a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it)
-{
     weft_fiber f = spin_suspended();
-    pthread_t thread = start_idle_waker(&f);
+    thread = start_idle_waker(&f);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static void *schedule_now(void *arg)
 {
     return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
 }
 
-/* P10, P80 */
-START_TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
-{
+TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
+{ /* P10, P80 */
     weft_fiber self = weft_self();
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 100; i++) {
         pthread_t thread = start_thread(schedule_now, &self);
         ck_assert_int_eq(weft_suspend(), 42);
         ck_assert_ptr_null(join_thread(thread));
     }
 }
-END_TEST
 
 static void *schedule_one_after_the_other(void *arg)
 {
@@ -138,9 +67,8 @@ static void *schedule_one_after_the_other(void *arg)
                   weft_schedule((weft_fiber)values[0], values[2]));
 }
 
-/* P4 */
-START_TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
-{
+TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
+{ /* P4 */
     weft_value values[] = {(weft_value)weft_self(), 1, 2};
     ck_assert_ptr_null(join_thread(start_thread(schedule_one_after_the_other, values)));
     ck_assert_int_eq(weft_suspend(), 2);
@@ -150,7 +78,6 @@ START_TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
     if (!is_sanitized()) /* TSan has its own threads, up to two in a forked process */
         ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
 static weft_fiber receiver;
 static pthread_t last_thread;
@@ -160,7 +87,6 @@ static unsigned thread_counts; /* how many times weft has counted the threads */
 
 static void *send_when_allowed(void *arg)
 {
-    (void)arg;
     while (!atomic_load(&may_send))
         sched_yield();
     return as_arg(weft_schedule(receiver, 42));
@@ -181,9 +107,8 @@ int stat(const char *restrict path, struct stat *restrict out)
     return fstatat(AT_FDCWD, path, out, 0);
 }
 
-/* P10, P80 */
-START_TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
-{
+TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
+{ /* P10, P80 */
     receiver = spin_suspended();
     last_thread = start_thread(send_when_allowed, NULL);
     is_send_due = true;
@@ -195,7 +120,6 @@ START_TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
     }
     ck_assert_int_eq(value, 42);
 }
-END_TEST
 
 /* A backend that counts its polls. Polls that wait for foreign threads return at once. */
 static const weft__backend_type *real_type;
@@ -247,7 +171,7 @@ static void wait_for_a_foreign_thread(weft_fiber *f)
     stop_counting_polls();
 }
 
-START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
+TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
 {
     weft_fiber self = weft_self();
     wait_for_a_foreign_thread(&self);
@@ -258,27 +182,23 @@ START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
     ck_assert_uint_eq(bounded_polls, WEFT__FOREIGN_CHECKS_MAX);
     ck_assert_uint_eq(thread_counts, WEFT__FOREIGN_CHECKS_MAX);
 }
-END_TEST
 
 static weft_value return_after_last_count(void *arg)
 {
-    (void)arg;
     sem_wait(&unbounded_polls);
     return 0;
 }
 
-/* P8 */
-START_TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
-{
-    if (is_sanitized()) /* TSan has its own threads */
-        return;
+TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
+{ /* P8 */
+    if (is_sanitized())
+        return; /* TSan has its own threads */
     weft_self();
     start_counting_polls();
     ck_assert_int_eq(weft_offload_go(return_after_last_count, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
     stop_counting_polls();
 }
-END_TEST
 
 static bool becomes_victim;
 
@@ -299,9 +219,8 @@ static void *wait_for_semaphore(void *arg)
     return NULL;
 }
 
-/* P80 */
-START_TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
-{
+TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
+{ /* P80 */
     sem_t may_end;
     sem_init(&may_end, 0, 0);
     receiver = spin_suspended();
@@ -316,7 +235,6 @@ START_TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
     sem_post(&may_end);
     ck_assert_ptr_null(join_thread(foreign));
 }
-END_TEST
 
 static bool is_flag_set(weft_cord cord, size_t offset)
 {
@@ -328,9 +246,8 @@ static bool is_flag_set(weft_cord cord, size_t offset)
     return is_set;
 }
 
-/* P80 */
-START_TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending)
-{
+TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending)
+{ /* P80 */
     receiver = spin_suspended();
     weft_cord idle_cord = weft_cord_start(NULL, NULL, NULL);
     while (!is_flag_set(idle_cord, offsetof(weft__cord, is_quiescent)))
@@ -344,55 +261,11 @@ START_TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_
     ck_assert_int_eq(weft_cord_cancel(idle_cord), 0);
     ck_assert_int_eq(weft_cord_join(idle_cord), -ECANCELED);
 }
-END_TEST
-
-/* Two threads that exchange a number. */
-typedef struct exchange {
-    _Atomic weft_fiber fibers[2];
-    long rounds;
-} exchange;
-
-static weft_fiber fiber_of_exchange(exchange *m, int which)
-{
-    weft_fiber id;
-    while ((id = atomic_load(&m->fibers[which])) == 0)
-        sched_yield();
-    return id;
-}
-
-static void *return_each_number(void *arg)
-{
-    exchange *m = arg;
-    atomic_store(&m->fibers[1], weft_self());
-    weft_fiber other = fiber_of_exchange(m, 0);
-    for (long i = 0; i < m->rounds; i++) {
-        weft_value value = weft_suspend();
-        if (value != i || weft_schedule(other, i) != 0)
-            return as_arg(i + 1);
-    }
-    return NULL;
-}
-
-/* P10 */
-START_TEST(ten_thousand_values_pass_between_two_threads_without_loss)
-{
-    exchange m = {.rounds = 10000};
-    atomic_store(&m.fibers[0], weft_self());
-    pthread_t thread = start_thread(return_each_number, &m);
-    weft_fiber other = fiber_of_exchange(&m, 1);
-    for (long i = 0; i < m.rounds; i++) {
-        ck_assert_int_eq(weft_schedule(other, i), 0);
-        ck_assert_int_eq(weft_suspend(), i);
-    }
-    ck_assert_ptr_null(join_thread(thread));
-}
-END_TEST
 
 #define RECEIVERS 2000
 
 static weft_fiber receivers[RECEIVERS];
 
-/* Schedule every fourth fiber, starting with index arg. */
 static void *schedule_a_quarter(void *arg)
 {
     for (size_t i = (size_t)arg; i < RECEIVERS; i += 4)
@@ -401,9 +274,8 @@ static void *schedule_a_quarter(void *arg)
     return NULL;
 }
 
-/* P10, P49 */
-START_TEST(all_values_from_several_threads_to_many_fibers_arrive)
-{
+TEST(all_values_from_several_threads_to_many_fibers_arrive)
+{ /* P10, P49 */
     for (size_t i = 0; i < RECEIVERS; i++)
         receivers[i] = weft_spin(suspend, NULL);
     let_run();
@@ -415,7 +287,6 @@ START_TEST(all_values_from_several_threads_to_many_fibers_arrive)
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         ck_assert_ptr_null(join_thread(threads[i]));
 }
-END_TEST
 
 static weft_value snooze_until_awaited(void *arg)
 {
@@ -424,9 +295,8 @@ static weft_value snooze_until_awaited(void *arg)
     return 0;
 }
 
-/* P10, P11 */
-START_TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time)
-{
+TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time)
+{ /* P10, P11 */
     weft_fiber f = spin_suspended();
     weft_fiber snoozer = weft_spin(snooze_until_awaited, id_arg(f));
     pthread_t thread = start_thread(schedule_now, &f);
@@ -434,7 +304,6 @@ START_TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_tim
     ck_assert_int_eq(weft_await(snoozer), 0);
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static void *schedule_twice_a_sleeper(void *arg)
 {
@@ -444,20 +313,17 @@ static void *schedule_twice_a_sleeper(void *arg)
 
 static weft_value sleep_shortly(void *arg)
 {
-    (void)arg;
     int rc = weft_sleep(0.01);
     return rc == 0 ? weft_sleep(0.01) : rc;
 }
 
-/* API: weft_schedule */
-START_TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
-{
+TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
+{ /* API: weft_schedule */
     weft_fiber f = weft_spin(sleep_shortly, NULL);
     weft_snooze();
     ck_assert_ptr_null(join_thread(start_thread(schedule_twice_a_sleeper, &f)));
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
 /*
  * Make calls with the id of another thread. Return the index of the first that is not refused, or
@@ -503,16 +369,14 @@ static void *make_foreign_calls_in_thread(void *arg)
     return as_arg(make_foreign_calls(*(weft_fiber *)arg));
 }
 
-/* DESIGN 8 */
-START_TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
-{
+TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
+{ /* DESIGN 8 */
     weft_fiber f = spin_suspended();
     ck_assert_int_eq((weft_value)join_thread(start_thread(make_foreign_calls_in_thread, &f)), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(f, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 static void *store_id_of_thread(void *arg)
 {
@@ -520,16 +384,14 @@ static void *store_id_of_thread(void *arg)
     return NULL;
 }
 
-/* P7 */
-START_TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
-{
+TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
+{ /* P7 */
     weft_fiber ended;
     join_thread(start_thread(store_id_of_thread, &ended));
     weft_self();
     ck_assert_int_eq(weft_schedule(ended, 1), -ESRCH);
     ck_assert_int_eq(weft_schedule(0, 1), -ESRCH);
 }
-END_TEST
 
 static weft_value clean_up_slowly(void *arg)
 {
@@ -563,47 +425,25 @@ static void *end_with_fibers(void *arg)
     return NULL;
 }
 
-/* P77, P33 */
-START_TEST(a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup)
-{
+TEST(a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup)
+{ /* P77, P33 */
     int sum = 0;
     key = weft_key_new(add_hundred);
     join_thread(start_thread(end_with_fibers, &sum));
     ck_assert_int_eq(sum, 112);
 }
-END_TEST
 
 static void *end_with_error(void *arg)
 {
-    (void)arg;
     weft_spin(fail_with, as_arg(-EIO));
     weft_snooze();
     return NULL;
 }
 
-static int run_failing_thread(void)
-{
+TEST_PROGRAM_PRINTS(an_unhandled_error_in_a_thread_is_reported_when_it_ends, 0, "broken")
+{ /* P77 */
     join_thread(start_thread(end_with_error, NULL));
     return 0;
-}
-
-/* P77 */
-START_TEST(an_unhandled_error_in_a_thread_is_reported_when_it_ends)
-{
-    const outcome *o = run_apart(run_failing_thread);
-    ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "broken"), 1);
-}
-END_TEST
-
-static int open_descriptors(void)
-{
-    int n = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder) != NULL)
-        n++;
-    closedir(folder);
-    return n;
 }
 
 static void *use_everything_once(void *arg)
@@ -615,69 +455,15 @@ static void *use_everything_once(void *arg)
     weft_spin(clean_up_slowly, &sum);
     weft_write(fd[1], "x", 1);
     weft_read(fd[0], &byte, 1);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
     return as_arg(weft_await(weft_spin(return_arg, arg)));
 }
 
-/* P78 */
-START_TEST(two_hundred_successive_threads_leave_no_open_descriptor)
-{
+TEST(fifty_successive_threads_leave_no_open_descriptor)
+{ /* P78 */
     join_thread(start_thread(use_everything_once, NULL));
-    int before = open_descriptors();
-    for (int i = 0; i < 200; i++)
+    int before = count_descriptors();
+    for (int i = 0; i < 50; i++)
         ck_assert_ptr_eq(join_thread(start_thread(use_everything_once, as_arg(i))), as_arg(i));
-    ck_assert_int_eq(open_descriptors(), before);
-}
-END_TEST
-
-static void *sleep_in_a_scope(void *arg)
-{
-    (void)arg;
-    int rc = 1;
-    WEFT_CANCEL_AFTER(0.002, rc) {
-        if (weft_sleep(60) != -ECANCELED)
-            return as_arg(1);
-    }
-    return as_arg(rc);
-}
-
-/* P12, DESIGN 8 */
-START_TEST(timers_of_a_thread_fire_while_another_thread_waits)
-{
-    weft_fiber self = weft_self();
-    pthread_t thread = start_thread(sleep_in_a_scope, NULL), waker = start_idle_waker(&self);
-    ck_assert_int_eq(weft_suspend(), 42);
-    ck_assert_int_eq((weft_value)join_thread(thread), -ETIMEDOUT);
-    join_thread(waker);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &several_threads_run_their_own_fibers_concurrently,
-    &ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other,
-    &a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else,
-    &a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it,
-    &a_schedule_of_a_thread_that_ends_at_once_arrives,
-    &of_two_values_from_a_thread_the_later_wins_but_not_against_an_error,
-    &a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report,
-    &a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it,
-    &a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock,
-    &no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending,
-    &a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration,
-    &ten_thousand_values_pass_between_two_threads_without_loss,
-    &all_values_from_several_threads_to_many_fibers_arrive,
-    &a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time,
-    &a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber,
-    &calls_for_fibers_of_the_same_thread_refuse_fibers_of_another,
-    &scheduling_a_fiber_of_a_thread_that_has_ended_is_refused,
-    &a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup,
-    &an_unhandled_error_in_a_thread_is_reported_when_it_ends,
-    &two_hundred_successive_threads_leave_no_open_descriptor,
-    &timers_of_a_thread_fire_while_another_thread_waits,
-};
-
-int main(void)
-{
-    return run_suite("thread", tests, COUNT_OF(tests));
+    ck_assert_int_eq(count_descriptors(), before);
 }

@@ -1,5 +1,5 @@
 /* Tests of CPU shares of fibers and of idle time, as numbers and as a table. T103. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <time.h>
 
@@ -34,7 +34,6 @@ static weft_info info_of(weft_fiber f)
     return i;
 }
 
-/* Let the fiber compute until it has most of the time. */
 static void keep_busy(weft_fiber f)
 {
     while (info_of(f).cpu_share < 0.6) {
@@ -59,48 +58,41 @@ static double sum_of_shares(void)
     return sum;
 }
 
-/* T103 */
-START_TEST(a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1)
-{
+TEST(a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1)
+{ /* T103 */
     weft_account(true);
+    burn(0.01);
+    ck_assert(info_of(weft_self()).cpu_s >= 0.005 && info_of(weft_self()).cpu_share > 0.99);
     weft_fiber busy = spin_computing(10, "busy"), lazy = spin_computing(1, "lazy");
     let_run();
     ck_assert(info_of(busy).cpu_s > 0 && info_of(lazy).cpu_s > 0);
     ck_assert(info_of(busy).cpu_share > 0 && info_of(lazy).cpu_share > 0);
     keep_busy(busy);
     ck_assert(info_of(lazy).cpu_share < info_of(busy).cpu_share);
+    for (int i = 0; i < 300; i++)
+        spin_computing(0, "one of many");
+    for (int i = 0; i < 10; i++) {
+        weft_snooze();
+        sum_of_shares();
+    }
 }
-END_TEST
 
-/* T103 */
-START_TEST(the_caller_sees_its_own_current_share)
-{
-    weft_account(true);
-    burn(0.01);
-    weft_info i = info_of(weft_self());
-    ck_assert(i.cpu_s >= 0.005);
-    ck_assert(i.cpu_share > 0.99);
-}
-END_TEST
-
-/* T103: what Tarantool counts as sched */
-START_TEST(unused_time_counts_as_idle)
-{
-    bool is_real = !is_sim(); /* on sim a second takes no time */
+TEST(unused_time_counts_as_idle)
+{ /* T103: what Tarantool counts as sched */
+    bool is_real = !is_sim();
     double used = 0;
     weft_counters c = {.idle_s = 0};
     weft_account(true);
     do {
         ck_assert_int_eq(weft_sleep(0.01), 0);
         ck_assert_int_eq(weft_stats(&c), 0);
-        used = sum_of_shares(); /* a moment later, during which main ran */
-    } while (is_real && c.idle_share < 0.1);
+        used = sum_of_shares();              /* a moment later, during which main ran */
+    } while (is_real && c.idle_share < 0.1); /* on sim a second takes no time */
     ck_assert(c.idle_s > 0);
     ck_assert(used + c.idle_share > 0.99); /* no fiber has ended, so the shares cover all time */
 }
-END_TEST
 
-START_TEST(a_share_decays_while_its_fiber_waits)
+TEST(a_share_decays_while_its_fiber_waits)
 {
     weft_account(true);
     weft_fiber f = spin_computing(20, "once");
@@ -116,7 +108,6 @@ START_TEST(a_share_decays_while_its_fiber_waits)
     }
     ck_assert(info_of(f).cpu_s == time);
 }
-END_TEST
 
 static weft_value burn_and_end(void *arg)
 {
@@ -124,7 +115,7 @@ static weft_value burn_and_end(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(a_new_fiber_does_not_have_the_share_of_a_previous_fiber)
+TEST(a_new_fiber_does_not_have_the_share_of_a_previous_fiber)
 {
     weft_account(true);
     for (int i = 0; i < 3; i++)
@@ -133,21 +124,8 @@ START_TEST(a_new_fiber_does_not_have_the_share_of_a_previous_fiber)
     ck_assert(info_of(next).cpu_share == 0);
     ck_assert(sum_of_shares() < 1); /* shares of ended fibers are dropped */
 }
-END_TEST
 
-START_TEST(the_shares_of_many_fibers_add_up_to_at_most_1)
-{
-    weft_account(true);
-    for (int i = 0; i < 300; i++)
-        spin_computing(0, "one of many");
-    for (int i = 0; i < 10; i++) {
-        weft_snooze();
-        sum_of_shares();
-    }
-}
-END_TEST
-
-START_TEST(shares_restart_with_each_measurement_and_times_accumulate)
+TEST(shares_restart_with_each_measurement_and_times_accumulate)
 {
     weft_account(true);
     weft_fiber f = spin_computing(10, "busy");
@@ -165,30 +143,18 @@ START_TEST(shares_restart_with_each_measurement_and_times_accumulate)
     ck_assert(info_of(f).cpu_share > 0);
     ck_assert(info_of(f).cpu_s > time);
 }
-END_TEST
 
-/* T103 */
-START_TEST(without_accounting_there_is_no_table)
-{
+TEST(without_accounting_or_a_descriptor_there_is_no_table)
+{ /* T103 */
     ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
     ck_assert_any_error(-ENODATA);
     weft_account(true);
+    ck_assert_int_eq(weft_top(-1), -EBADF);
     weft_account(false);
     ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
-    weft_counters c;
-    weft_stats(&c);
-    ck_assert(c.idle_share == 0);
+    ck_assert(stats().idle_share == 0);
 }
-END_TEST
 
-START_TEST(a_table_that_cannot_be_written_is_an_error)
-{
-    weft_account(true);
-    ck_assert_int_eq(weft_top(-1), -EBADF);
-}
-END_TEST
-
-/* Read the lines of the table. */
 static size_t read_table(char lines[][128], size_t max)
 {
     FILE *file = tmpfile();
@@ -201,9 +167,8 @@ static size_t read_table(char lines[][128], size_t max)
     return n;
 }
 
-/* T103 */
-START_TEST(the_table_lists_live_fibers_and_idle_time_busiest_first)
-{
+TEST(the_table_lists_live_fibers_and_idle_time_busiest_first)
+{ /* T103 */
     char lines[16][128];
     weft_account(true);
     weft_fiber lazy = spin_computing(1, "lazy"), busy = spin_computing(10, "busy");
@@ -232,23 +197,4 @@ START_TEST(the_table_lists_live_fibers_and_idle_time_busiest_first)
     ck_assert(has_idle && has_lazy && has_main);
     ck_assert(sum <= 100 + 1e-9);
     ck_assert_uint_eq(info_of(lazy).switches, 2);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1,
-    &the_caller_sees_its_own_current_share,
-    &unused_time_counts_as_idle,
-    &a_share_decays_while_its_fiber_waits,
-    &a_new_fiber_does_not_have_the_share_of_a_previous_fiber,
-    &the_shares_of_many_fibers_add_up_to_at_most_1,
-    &shares_restart_with_each_measurement_and_times_accumulate,
-    &without_accounting_there_is_no_table,
-    &a_table_that_cannot_be_written_is_an_error,
-    &the_table_lists_live_fibers_and_idle_time_busiest_first,
-};
-
-int main(void)
-{
-    return run_suite("top", tests, COUNT_OF(tests));
 }

@@ -1,17 +1,11 @@
 /* Tests of the drop option: the argument of a fiber that ends before it has run. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
 
 static atomic_int dropped, ran;
 static char dropped_text[16];
-
-static void reset_counts(void)
-{
-    atomic_store(&dropped, 0);
-    atomic_store(&ran, 0);
-}
 
 static void drop_owned(void *arg)
 {
@@ -36,76 +30,41 @@ static const weft_spin_options owning = {.drop = drop_owned};
         ck_assert_int_eq(atomic_load(&dropped), (expected_dropped)); \
     } while (0)
 
-START_TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
+TEST(a_fiber_that_is_ended_before_it_runs_drops_its_argument_once)
 {
-    reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_counts(0, 1);
-}
-END_TEST
-
-START_TEST(a_stopped_fiber_drops_its_argument_and_returns_the_given_value)
-{
-    reset_counts();
-    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
+    f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_stop(f, 42), 0);
     ck_assert_int_eq(weft_await(f), 42);
     f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_terminate(f, 0), 0);
-    ck_assert_counts(0, 2);
+    ck_assert_counts(0, 3);
 }
-END_TEST
 
-START_TEST(a_fiber_that_runs_keeps_its_argument)
-{
-    reset_counts();
-    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
-    ck_assert_int_eq(weft_await(f), 7);
-    ck_assert_int_eq(weft_go_with(use_owned, OWNED, &owning), 0);
-    ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_counts(2, 0);
-}
-END_TEST
-
-/* Run until cancelled. */
 static weft_value use_owned_and_sleep(void *arg)
 {
     use_owned(arg);
     return weft_sleep(INFINITY);
 }
 
-START_TEST(a_fiber_that_is_cancelled_while_it_runs_drops_nothing)
-{
-    reset_counts();
-    weft_fiber f = weft_spin_with(use_owned_and_sleep, OWNED, &owning);
-    ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_int_eq(weft_terminate(f, 0), 0);
-    ck_assert_counts(1, 0);
-}
-END_TEST
-
 static weft_value spin_and_end(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 3; i++)
         ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
     return weft_go_with(use_owned, OWNED, &owning);
 }
 
-START_TEST(children_that_end_with_their_parent_before_they_run_drop_their_arguments)
+TEST(children_that_end_with_their_parent_before_they_run_drop_their_arguments)
 {
-    reset_counts();
     ck_assert_int_eq(weft_await(weft_spin(spin_and_end, NULL)), 0);
     ck_assert_counts(0, 4);
 }
-END_TEST
 
 static void spin_while_ending(void *arg)
 {
-    (void)arg;
     ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
 }
 
@@ -116,18 +75,15 @@ static weft_value spin_in_cleanup(void *arg)
     return weft_local_set(key, arg);
 }
 
-START_TEST(children_of_a_parent_that_is_ending_drop_their_arguments)
+TEST(children_of_a_parent_that_is_ending_drop_their_arguments)
 {
-    reset_counts();
     weft_key key = weft_key_new(spin_while_ending);
     ck_assert_int_eq(weft_await(weft_spin(spin_in_cleanup, &key)), 0);
     ck_assert_counts(0, 1);
 }
-END_TEST
 
-START_TEST(members_of_a_cancelled_group_drop_their_arguments)
+TEST(members_of_a_cancelled_group_drop_their_arguments)
 {
-    reset_counts();
     weft_group group;
     ck_assert_int_eq(weft_group_open(&group), 0);
     ck_assert_uint_ne(weft_group_spin_with(&group, use_owned, OWNED, &owning), 0);
@@ -136,7 +92,6 @@ START_TEST(members_of_a_cancelled_group_drop_their_arguments)
     ck_assert_int_eq(weft_group_close(&group), 0);
     ck_assert_counts(0, 2);
 }
-END_TEST
 
 static void drop_copy(void *arg)
 {
@@ -145,46 +100,40 @@ static void drop_copy(void *arg)
     atomic_fetch_add(&dropped, 1);
 }
 
-START_TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
+TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
 {
-    reset_counts();
     char text[8] = "a copy";
     weft_spin_options options = {.arg_bytes = sizeof text, .drop = drop_copy};
     weft_fiber f = weft_spin_with(use_owned, text, &options);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_str_eq(dropped_text, "a copy");
     ck_assert_str_eq(text, "a copy");
     ck_assert_counts(0, 1);
 }
-END_TEST
 
-START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing)
+TEST(a_fiber_that_has_run_drops_nothing_also_if_it_is_cancelled_or_restarted)
 {
-    reset_counts();
-    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_restart(f), 0);
-    ck_assert_int_eq(weft_await(f), 7);
-    ck_assert_counts(1, 0);
-}
-END_TEST
-
-START_TEST(a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled)
-{
-    reset_counts();
+    ck_assert_int_eq(weft_await(weft_spin_with(use_owned, OWNED, &owning)), 7);
+    ck_assert_int_eq(weft_go_with(use_owned, OWNED, &owning), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_counts(2, 0);
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED); /* before its second run */
+    f = weft_spin_with(use_owned_and_sleep, OWNED, &owning);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_terminate(f, 0), 0);
+    ck_assert_counts(4, 0);
+    f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_counts(1, 0);
+    ck_assert_int_eq(weft_restart(f), 0); /* before its first run, which takes place */
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_counts(5, 0);
 }
-END_TEST
 
-START_TEST(a_fiber_that_cannot_be_created_drops_nothing)
+TEST(a_fiber_that_cannot_be_created_drops_nothing)
 {
-    reset_counts();
     weft_spin_options small = {.stack_bytes = 1, .drop = drop_owned};
     weft_spin_options orphan = {.parent = weft_self() + (1ull << 32), .drop = drop_owned};
     ck_assert_uint_eq(weft_spin_with(NULL, OWNED, &owning), 0);
@@ -198,29 +147,9 @@ START_TEST(a_fiber_that_cannot_be_created_drops_nothing)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_counts(0, 0);
 }
-END_TEST
 
-static void drop_fd(void *arg)
+TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
 {
-    ck_assert_int_eq(weft_close((int)(intptr_t)arg), 0);
-}
-
-START_TEST(drop_can_close_a_descriptor)
-{
-    int fd[2];
-    char byte;
-    ck_assert_int_eq(weft_pipe(fd), 0);
-    ck_assert_int_eq(
-        weft_go_with(use_owned, (void *)(intptr_t)fd[1], &(weft_spin_options){.drop = drop_fd}), 0);
-    ck_assert_int_eq(weft_terminate_children(0), 0);
-    ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
-    weft_close(fd[0]);
-}
-END_TEST
-
-START_TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
-{
-    reset_counts();
     weft_fiber unrun = weft_after_with(1, use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_terminate(unrun, 0), 0);
     ck_assert_counts(0, 1);
@@ -231,7 +160,6 @@ START_TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
     ck_assert_int_eq(weft_await(weft_after_with(0, use_owned, OWNED, &owning)), 7);
     ck_assert_counts(1, 2);
 }
-END_TEST
 
 static weft_value read_copy(void *arg)
 {
@@ -239,9 +167,8 @@ static weft_value read_copy(void *arg)
     return 0;
 }
 
-START_TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
+TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
 {
-    reset_counts();
     char text[8] = "later";
     weft_spin_options options = {.arg_bytes = sizeof text, .drop = drop_copy};
     weft_fiber f = weft_after_with(0, read_copy, text, &options);
@@ -254,7 +181,6 @@ START_TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
     ck_assert_str_eq(dropped_text, "changed");
     ck_assert_counts(0, 1);
 }
-END_TEST
 
 /* Cords. */
 
@@ -263,15 +189,13 @@ static sem_t may_end;
 /* Block the thread, so that no message arrives before this function returns. */
 static weft_value end_without_reading(void *arg)
 {
-    (void)arg;
     while (sem_wait(&may_end) < 0)
         continue;
     return 0;
 }
 
-START_TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
+TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
 {
-    reset_counts();
     sem_init(&may_end, 0, 0);
     weft_cord cord = weft_cord_start(end_without_reading, NULL, NULL);
     ck_assert_uint_ne(cord, 0);
@@ -285,64 +209,30 @@ START_TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
     ck_assert_counts(0, 101);
     ck_assert_str_eq(dropped_text, "a copy");
 }
-END_TEST
 
-static weft_value return_0(void *arg)
+TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
 {
-    (void)arg;
-    return 0;
-}
-
-START_TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
-{
-    reset_counts();
     weft_cord cord = weft_cord_start(NULL, NULL, NULL);
-    weft_fiber parent = weft_cord_spin(cord, return_0, NULL);
-    ck_assert_int_eq(weft_cord_call(cord, return_0, NULL), 0);
+    weft_fiber parent = weft_cord_spin(cord, return_arg, NULL);
+    ck_assert_int_eq(weft_cord_call(cord, return_arg, NULL), 0);
     weft_spin_options orphan = {.parent = parent, .drop = drop_owned, .name = "orphan"};
     ck_assert_uint_ne(weft_cord_spin_with(cord, use_owned, OWNED, &orphan), 0);
-    ck_assert_int_eq(weft_cord_call(cord, return_0, NULL), 0); /* runs after the fiber above */
+    ck_assert_int_eq(weft_cord_call(cord, return_arg, NULL), 0); /* runs after the fiber above */
     ck_assert_counts(0, 1);
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
-END_TEST
 
-START_TEST(a_cord_calls_its_function_or_drops_its_argument_never_both)
+TEST(a_cord_calls_its_function_or_drops_its_argument_never_both)
 {
     weft_cord_options options = {.drop = drop_owned};
     for (int i = 0; i < 50; i++) {
-        reset_counts();
+        atomic_store(&ran, 0);
+        atomic_store(&dropped, 0);
         weft_cord cord = weft_cord_start(use_owned, OWNED, &options);
         ck_assert_uint_ne(cord, 0);
         weft_cord_cancel(cord); /* -ESRCH if it has already ended */
         weft_cord_join(cord);
         ck_assert_int_eq(atomic_load(&ran) + atomic_load(&dropped), 1);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once,
-    &a_stopped_fiber_drops_its_argument_and_returns_the_given_value,
-    &a_fiber_that_runs_keeps_its_argument,
-    &a_fiber_that_is_cancelled_while_it_runs_drops_nothing,
-    &children_that_end_with_their_parent_before_they_run_drop_their_arguments,
-    &children_of_a_parent_that_is_ending_drop_their_arguments,
-    &members_of_a_cancelled_group_drop_their_arguments,
-    &drop_gets_the_copy_of_an_argument_that_was_copied,
-    &a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing,
-    &a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled,
-    &a_fiber_that_cannot_be_created_drops_nothing,
-    &drop_can_close_a_descriptor,
-    &a_delayed_call_that_is_cancelled_drops_its_argument,
-    &a_delayed_call_gets_or_drops_the_copy_of_its_argument,
-    &a_remote_spin_into_an_ended_cord_drops_its_argument,
-    &a_remote_spin_under_an_ended_parent_drops_its_argument,
-    &a_cord_calls_its_function_or_drops_its_argument_never_both,
-};
-
-int main(void)
-{
-    return run_suite("drop", tests, COUNT_OF(tests));
 }

@@ -2,44 +2,29 @@
  * Tests of the basic properties of fibers: creation and its errors, id, name, argument, stack, and
  * ids of ended fibers.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
-/* T18 */
-START_TEST(ids_are_not_used_again)
-{
+FIBER(own_id, (weft_value)weft_self())
+
+TEST(ids_are_not_used_again_and_spin_returns_the_id_that_the_fiber_has)
+{ /* T18 */
     static weft_fiber ids[1000];
+    ck_assert_uint_eq(weft_main(), weft_self());
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        ids[i] = weft_spin(return_arg, NULL);
-        ck_assert_uint_ne(ids[i], 0);
-        ck_assert_uint_ne(ids[i], weft_self());
+        ids[i] = weft_spin(own_id, NULL);
+        ck_assert(ids[i] != 0 && ids[i] != weft_self());
         for (size_t j = 0; j < i; j++)
-            ck_assert_uint_ne(ids[i], ids[j]);
+            if (ids[i] == ids[j])
+                ck_abort_msg("%zu and %zu", i, j);
         if (i % 3 > 0)
-            ck_assert_int_eq(weft_await(ids[i]), 0);
+            ck_assert_uint_eq((weft_fiber)weft_await(ids[i]), ids[i]);
     }
 }
-END_TEST
 
-static weft_value own_id(void *arg)
-{
-    (void)arg;
-    return (weft_value)weft_self();
-}
-
-/* T18 */
-START_TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
-{
-    weft_fiber f = weft_spin(own_id, NULL);
-    ck_assert_uint_eq((weft_fiber)weft_await(f), f);
-    ck_assert_uint_eq(weft_main(), weft_self());
-}
-END_TEST
-
-/* T18, T19 */
-START_TEST(an_ended_fiber_has_info_until_it_is_awaited)
-{
+TEST(an_ended_fiber_has_info_until_it_is_awaited)
+{ /* T18, T19 */
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "f"});
     weft_snooze();
     weft_info info;
@@ -52,7 +37,6 @@ START_TEST(an_ended_fiber_has_info_until_it_is_awaited)
     ck_assert_ptr_null(weft_name_of(f));
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
-END_TEST
 
 /* Call every function that takes an id, with the id of an ended fiber. */
 static void assert_refused_everywhere(weft_fiber gone)
@@ -93,34 +77,22 @@ static void assert_refused_everywhere(weft_fiber gone)
         weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = gone | !gone}), 0);
 }
 
-/* T18, T19, P7 */
-START_TEST(every_function_refuses_the_id_of_an_ended_fiber)
-{
+TEST(every_function_refuses_the_id_of_an_ended_fiber_or_an_id_that_never_existed)
+{ /* T18, T19, P7 */
     weft_fiber gone = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_await(gone), 0);
     assert_refused_everywhere(gone);
-    /* Another fiber uses the record now. */
-    weft_fiber next = spin_suspended();
-    assert_refused_everywhere(gone);
+    weft_fiber next = spin_suspended(); /* uses the record now */
+    const weft_fiber ids[] = {gone, 0, weft_self() + ((weft_fiber)77 << 32), (weft_fiber)1 << 63,
+                              weft_self() | 0x3fffff}; /* the last slot, never used */
+    for (size_t i = 0; i < COUNT_OF(ids); i++)
+        assert_refused_everywhere(ids[i]);
     weft_schedule(next, 6);
     ck_assert_int_eq(weft_await(next), 6);
 }
-END_TEST
 
-/* T18 */
-START_TEST(every_function_refuses_an_id_that_never_existed)
-{
-    spin_suspended();
-    assert_refused_everywhere(0);
-    assert_refused_everywhere(weft_self() + ((weft_fiber)77 << 32));
-    assert_refused_everywhere((weft_fiber)1 << 63);
-    assert_refused_everywhere(weft_self() | 0x3fffff); /* the last slot, never used */
-}
-END_TEST
-
-/* T19, P7 */
-START_TEST(an_unawaited_ended_fiber_cannot_be_controlled)
-{
+TEST(an_unawaited_ended_fiber_cannot_be_controlled)
+{ /* T19, P7 */
     weft_fiber f = weft_spin(return_arg, as_arg(4));
     weft_snooze();
     ck_assert_int_eq(weft_start(f), -ESRCH);
@@ -136,87 +108,66 @@ START_TEST(an_unawaited_ended_fiber_cannot_be_controlled)
     ck_assert_any_error(-ESRCH);
     ck_assert_int_eq(weft_await(f), 4);
 }
-END_TEST
 
-static void assert_options_refused(weft_spin_options options, void *arg)
-{
-    weft_error_clear();
-    ck_assert_uint_eq(weft_spin_with(return_arg, arg, &options), 0);
-    ck_assert_any_error(-EINVAL);
-}
-
-/* T18 */
-START_TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
-{
-    ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_uint_eq(weft_new(NULL, NULL), 0);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
+{ /* T18 */
+    static const weft_spin_options bad[] = {
+        {.stack_bytes = 1},
+        {.stack_bytes = (16 << 10) - 1},
+        {.stack_bytes = ((size_t)1 << 30) + 1},
+        {.stack_bytes = SIZE_MAX},
+        {.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1},
+        {.arg_bytes = SIZE_MAX},
+    };
     char arg[1];
-    assert_options_refused((weft_spin_options){.stack_bytes = 1}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = (16 << 10) - 1}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = ((size_t)1 << 30) + 1}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = SIZE_MAX}, NULL);
-    assert_options_refused((weft_spin_options){.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1},
-                           arg);
-    assert_options_refused((weft_spin_options){.arg_bytes = SIZE_MAX}, arg);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        weft_error_clear();
+        ck_assert_uint_eq(weft_spin_with(return_arg, arg, &bad[i]), 0);
+        ck_assert_any_error(-EINVAL);
+    }
+    ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
+    ck_assert_uint_eq(weft_new(NULL, NULL), 0);
+    ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
-END_TEST
 
-/* T18 */
-START_TEST(bad_arguments_are_refused_with_a_message)
-{
+#define ck_assert_refused(call)            \
+    do {                                   \
+        weft_error_clear();                \
+        ck_assert_int_eq((call), -EINVAL); \
+        ck_assert_any_error(-EINVAL);      \
+    } while (0)
+
+TEST(bad_arguments_are_refused_with_a_message_and_change_nothing)
+{ /* T18 */
     weft_fiber f = spin_suspended();
     weft_value out;
-    ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_raise(f, 0, "x"), -EINVAL);
-    ck_assert_int_eq(weft_raise(f, EIO, "x"), -EINVAL);
-    ck_assert_int_eq(weft_raise(f, -4096, "x"), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_terminate(f, -1), -EINVAL);
-    ck_assert_int_eq(weft_terminate(f, NAN), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_await_any(NULL, 0, &out), -EINVAL);
-    ck_assert_int_eq(weft_select_fibers(&f, 0, &out), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_error_clear();
-    ck_assert_int_eq(weft_stop(weft_main(), 1), -EINVAL);
-    ck_assert_int_eq(weft_cancel(weft_main()), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    ck_assert_refused(weft_set_name(f, NULL));
+    ck_assert_refused(weft_raise(f, 0, "x"));
+    ck_assert_refused(weft_raise(f, EIO, "x"));
+    ck_assert_refused(weft_raise(f, -4096, "x"));
+    ck_assert_refused(weft_terminate(f, -1));
+    ck_assert_refused(weft_terminate(f, NAN));
+    ck_assert_refused(weft_terminate_children(-1));
+    ck_assert_refused(weft_terminate_children(NAN));
+    ck_assert_refused(weft_await_any(NULL, 0, &out));
+    ck_assert_refused(weft_select_fibers(&f, 0, &out));
+    ck_assert_refused(weft_stop(weft_main(), 1));
+    ck_assert_refused(weft_cancel(weft_main()));
     ck_assert_int_eq(weft_defer(NULL, NULL), -EINVAL);
-    ck_assert_int_eq(weft_sleep(-1), -EINVAL);
-    ck_assert_int_eq(weft_sleep(NAN), -EINVAL);
+    ck_assert_refused(weft_sleep(-1));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-}
-END_TEST
-
-/* T18: on failure nothing has changed */
-START_TEST(a_bad_grace_time_ends_no_children)
-{
-    weft_fiber f = spin_suspended();
-    ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
-    ck_assert_int_eq(weft_terminate_children(NAN), -EINVAL);
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
-    ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
+    ck_assert_refused(weft_terminate_children(-1));
 }
-END_TEST
 
-/* T17 */
-START_TEST(names_are_copied_and_cut)
-{
+TEST(names_are_copied_and_cut_and_end_with_the_fiber)
+{ /* T17, T45 */
     char name[64] = "short";
+    weft_await(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"}));
+    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), ""); /* on the same record */
     weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = name});
-    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
     ck_assert_str_eq(weft_name_of(weft_main()), "main");
     memset(name, 'x', sizeof name - 1);
     ck_assert_str_eq(weft_name_of(f), "short");
@@ -225,16 +176,6 @@ START_TEST(names_are_copied_and_cut)
     ck_assert_int_eq(weft_set_name(f, ""), 0);
     ck_assert_str_eq(weft_name_of(f), "");
 }
-END_TEST
-
-/* T17, T45 */
-START_TEST(a_new_fiber_on_a_reused_record_has_no_name)
-{
-    weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"});
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
-}
-END_TEST
 
 typedef struct big_arg {
     int numbers[500];
@@ -251,9 +192,8 @@ static weft_value sum_up(void *arg)
     return sum;
 }
 
-/* T9 */
-START_TEST(a_copied_argument_outlives_the_original)
-{
+TEST(a_copied_argument_outlives_the_original)
+{ /* T9 */
     big_arg big;
     for (int i = 0; i < 500; i++)
         big.numbers[i] = i;
@@ -261,19 +201,16 @@ START_TEST(a_copied_argument_outlives_the_original)
     memset(&big, 0, sizeof big);
     ck_assert_int_eq(weft_await(f), 499 * 500 / 2);
 }
-END_TEST
 
 static weft_value first_value(void *arg)
 {
-    (void)arg;
     weft_value v = weft_first_value();
     weft_snooze();
     return v == weft_first_value() ? v : -EINVAL;
 }
 
-/* T7, P31 */
-START_TEST(the_first_value_is_the_value_of_the_first_resume)
-{
+TEST(the_first_value_is_the_value_of_the_first_resume)
+{ /* T7, P31 */
     weft_fiber f = weft_new(first_value, NULL);
     ck_assert_int_eq(weft_schedule(f, 17), 0);
     ck_assert_int_eq(weft_await(f), 17);
@@ -287,17 +224,6 @@ START_TEST(the_first_value_is_the_value_of_the_first_resume)
     ck_assert_int_eq(weft_await(f), 2);
     ck_assert_int_eq(weft_first_value(), 0);
 }
-END_TEST
-
-/* T7 */
-START_TEST(a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run)
-{
-    weft_fiber f = weft_new(mark_and_return, "ran");
-    ck_assert_int_eq(weft_terminate_children(1), 0);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_trail("");
-}
-END_TEST
 
 static weft_value spin_for_other_parent(void *arg)
 {
@@ -305,9 +231,8 @@ static weft_value spin_for_other_parent(void *arg)
     return (weft_value)f;
 }
 
-/* P27 */
-START_TEST(a_fiber_can_be_spun_under_another_parent)
-{
+TEST(a_fiber_can_be_spun_under_another_parent)
+{ /* P27 */
     weft_fiber other = spin_suspended();
     weft_fiber f = (weft_fiber)weft_await(weft_spin(spin_for_other_parent, id_arg(other)));
     ck_assert_uint_eq(weft_parent(f), other);
@@ -315,46 +240,31 @@ START_TEST(a_fiber_can_be_spun_under_another_parent)
     ck_assert_int_eq(weft_await(other), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
-END_TEST
 
 static int counted;
 
-static weft_value count_call(void *arg)
-{
-    (void)arg;
-    counted++;
-    return 0;
-}
-
-/* T56 */
-START_TEST(nothing_remains_of_detached_fibers)
-{
-    weft_counters before, after;
-    weft_stats(&before);
+TEST(nothing_remains_of_detached_fibers)
+{ /* T56 */
+    weft_counters before = stats();
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(count_call, NULL), 0);
-    weft_stats(&after);
-    ck_assert_uint_eq(after.fibers, before.fibers + 1000);
+        ck_assert_int_eq(weft_go(increment_int, &counted), 0);
+    ck_assert_uint_eq(stats().fibers, before.fibers + 1000);
     let_run();
-    weft_stats(&after);
     ck_assert_int_eq(counted, 1000);
-    ck_assert_uint_eq(after.fibers, before.fibers);
-    ck_assert_uint_eq(after.fibers_unawaited, before.fibers_unawaited);
+    ck_assert_uint_eq(stats().fibers, before.fibers);
+    ck_assert_uint_eq(stats().fibers_unawaited, before.fibers_unawaited);
 }
-END_TEST
 
 static weft_value use_200_kib(void *arg)
 {
     volatile char deep[200 << 10];
     for (size_t i = 0; i < sizeof deep; i += 1024)
         deep[i] = (char)i;
-    (void)arg;
     return deep[0];
 }
 
-/* T46, T48: a stack with its own mapping may be unmapped as its fiber ends on it */
-START_TEST(fibers_with_big_stacks_can_be_created_repeatedly)
-{
+TEST(fibers_with_big_stacks_can_be_created_repeatedly)
+{ /* T46, T48: a stack with its own mapping may be unmapped as its fiber ends on it */
     weft_spin_options options = {.stack_bytes = 4 << 20};
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 10; i++)
@@ -362,7 +272,6 @@ START_TEST(fibers_with_big_stacks_can_be_created_repeatedly)
         ck_assert_int_eq(weft_await_children(), 0);
     }
 }
-END_TEST
 
 static void use_40_kib(void)
 {
@@ -373,7 +282,6 @@ static void use_40_kib(void)
 
 static weft_value trim_deep_stack(void *arg)
 {
-    (void)arg;
     volatile int here = 5;
     weft_info before, after;
     use_40_kib();
@@ -386,36 +294,9 @@ static weft_value trim_deep_stack(void *arg)
     return here;
 }
 
-START_TEST(a_deep_stack_can_be_trimmed_while_in_use)
+TEST(a_deep_stack_can_be_trimmed_while_in_use)
 {
     const weft_spin_options large = {.stack_bytes = 512 << 10};
     ck_assert_int_eq(weft_await(weft_spin_with(trim_deep_stack, NULL, &large)), 5);
     weft_trim_stack(); /* on the main stack: no effect */
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &ids_are_not_used_again,
-    &the_id_that_spin_returns_is_the_one_that_the_fiber_has,
-    &an_ended_fiber_has_info_until_it_is_awaited,
-    &every_function_refuses_the_id_of_an_ended_fiber,
-    &every_function_refuses_an_id_that_never_existed,
-    &an_unawaited_ended_fiber_cannot_be_controlled,
-    &a_failed_creation_has_a_message_and_leaves_nothing_behind,
-    &bad_arguments_are_refused_with_a_message,
-    &a_bad_grace_time_ends_no_children,
-    &names_are_copied_and_cut,
-    &a_new_fiber_on_a_reused_record_has_no_name,
-    &a_copied_argument_outlives_the_original,
-    &the_first_value_is_the_value_of_the_first_resume,
-    &a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run,
-    &a_fiber_can_be_spun_under_another_parent,
-    &nothing_remains_of_detached_fibers,
-    &fibers_with_big_stacks_can_be_created_repeatedly,
-    &a_deep_stack_can_be_trimmed_while_in_use,
-};
-
-int main(void)
-{
-    return run_suite("fiber", tests, COUNT_OF(tests));
 }

@@ -1,11 +1,10 @@
 /* Tests of the FPU environment: shared by the thread, or private to a fiber. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <fenv.h>
 
 static weft_value round_up_and_wait(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_own_modes(true), 0);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
     fesetround(FE_UPWARD);
@@ -17,13 +16,12 @@ static weft_value round_up_and_wait(void *arg)
 
 static weft_fiber spin_rounding_up(void)
 {
-    weft_fiber f = weft_spin(round_up_and_wait, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(round_up_and_wait, NULL);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
     return f;
 }
 
-START_TEST(a_private_environment_survives_switches_and_is_invisible_to_others)
+TEST(a_private_environment_survives_switches_and_is_invisible_to_others)
 {
     weft_fiber f = spin_rounding_up();
     for (int i = 0; i < 3; i++) {
@@ -35,7 +33,6 @@ START_TEST(a_private_environment_survives_switches_and_is_invisible_to_others)
     ck_assert_int_eq(weft_await(f), FE_UPWARD);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
 }
-END_TEST
 
 static weft_value round_down_and_schedule(void *arg)
 {
@@ -46,21 +43,21 @@ static weft_value round_down_and_schedule(void *arg)
     return fegetround();
 }
 
-START_TEST(two_fibers_with_private_environments_can_alternate)
+TEST(two_fibers_with_private_environments_can_alternate)
 {
     weft_fiber up = spin_rounding_up();
     weft_fiber down = weft_spin(round_down_and_schedule, &up);
     ck_assert_int_eq(weft_await(down), FE_DOWNWARD);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
 }
-END_TEST
 
 static weft_value round_up_temporarily(void *arg)
 {
-    (void)arg;
     weft_own_modes(true);
     weft_own_modes(true);
     fesetround(FE_UPWARD);
+    if (arg != NULL)
+        return fegetround(); /* the environment ends with the fiber */
     weft_own_modes(false);
     int after = fegetround();
     weft_own_modes(false);
@@ -68,53 +65,23 @@ static weft_value round_up_temporarily(void *arg)
     return after;
 }
 
-START_TEST(giving_up_a_private_environment_restores_the_one_of_the_thread)
+TEST(giving_up_a_private_environment_or_ending_restores_the_one_of_the_thread)
 {
     ck_assert_int_eq(weft_await(weft_spin(round_up_temporarily, NULL)), FE_TONEAREST);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
-}
-END_TEST
-
-static weft_value end_rounding_up(void *arg)
-{
-    (void)arg;
-    weft_own_modes(true);
-    fesetround(FE_UPWARD);
-    return 0;
+    ck_assert_int_eq(weft_await(weft_spin(round_up_temporarily, trail)), FE_UPWARD);
+    ck_assert_int_eq(fegetround(), FE_TONEAREST);
 }
 
-START_TEST(a_private_environment_ends_with_the_fiber)
-{
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(weft_await(weft_spin(end_rounding_up, NULL)), 0);
-        ck_assert_int_eq(fegetround(), FE_TONEAREST);
-    }
-}
-END_TEST
-
-START_TEST(the_main_fiber_can_have_a_private_environment_too)
+TEST(the_main_fiber_can_have_a_private_environment_too)
 {
     ck_assert_int_eq(weft_own_modes(true), 0);
     fesetround(FE_DOWNWARD);
-    weft_fiber f = weft_spin(round_up_and_wait, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(round_up_and_wait, NULL);
     ck_assert_int_eq(fegetround(), FE_DOWNWARD);
     weft_schedule(f, 2);
     ck_assert_int_eq(weft_await(f), FE_UPWARD);
     ck_assert_int_eq(fegetround(), FE_DOWNWARD);
     ck_assert_int_eq(weft_own_modes(false), 0);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_private_environment_survives_switches_and_is_invisible_to_others,
-        &two_fibers_with_private_environments_can_alternate,
-        &giving_up_a_private_environment_restores_the_one_of_the_thread,
-        &a_private_environment_ends_with_the_fiber,
-        &the_main_fiber_can_have_a_private_environment_too,
-    };
-    return run_suite("modes", tests, COUNT_OF(tests));
 }

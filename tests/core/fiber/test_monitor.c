@@ -1,5 +1,5 @@
 /* Tests of monitors: fibers that get a message when another fiber ends. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value suspend_or_fail(void *arg)
 {
@@ -10,8 +10,7 @@ static weft_value suspend_or_fail(void *arg)
 /* Return a suspended fiber that the caller monitors. If scheduled with 0, it fails with -EIO. */
 static weft_fiber spin_monitored(void)
 {
-    weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    let_run();
+    weft_fiber f = spin_waiting(suspend_or_fail, as_arg(-EIO));
     ck_assert_int_eq(weft_monitor(f), 0);
     return f;
 }
@@ -24,15 +23,12 @@ static void assert_notified_of(weft_fiber f)
 
 static void assert_nothing_remains(void)
 {
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
 
-/* P38 */
-START_TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
-{
+TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
+{ /* P38 */
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     weft_schedule(f, 7);
@@ -44,11 +40,9 @@ START_TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
     let_run();
     weft_await_children();
 }
-END_TEST
 
-/* P38 */
-START_TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
-{
+TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
+{ /* P38 */
     weft_fiber f = spin_monitored();
     weft_stop(f, 5);
     assert_notified_of(f);
@@ -64,11 +58,9 @@ START_TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
     ck_assert_int_eq(weft_await(f), 6);
     assert_nothing_remains();
 }
-END_TEST
 
-/* P38 */
-START_TEST(a_monitoring_parent_is_notified_of_an_error_and_not_interrupted)
-{
+TEST(a_monitoring_parent_is_notified_of_an_error_and_not_interrupted)
+{ /* P38 */
     weft_fiber f = spin_monitored();
     weft_schedule(f, 0);
     let_run();
@@ -79,7 +71,6 @@ START_TEST(a_monitoring_parent_is_notified_of_an_error_and_not_interrupted)
     ck_assert_int_eq(weft_snooze(), 0);
     assert_nothing_remains();
 }
-END_TEST
 
 static weft_value monitor_and_await(void *arg)
 {
@@ -92,12 +83,10 @@ static weft_value monitor_and_await(void *arg)
     return -weft_await(f);
 }
 
-/* P38 */
-START_TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monitors)
-{
+TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monitors)
+{ /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    weft_fiber other = weft_spin(monitor_and_await, id_arg(f));
-    let_run();
+    weft_fiber other = spin_waiting(monitor_and_await, id_arg(f));
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_suspend(), -EIO);
     ck_assert_error(-EIO, "broken");
@@ -105,13 +94,11 @@ START_TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_
     ck_assert_int_eq(weft_await(f), -ESRCH); /* the other fiber, a monitor, has awaited it */
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(two_monitors_are_notified_and_each_may_await_once)
+TEST(two_monitors_are_notified_and_each_may_await_once)
 {
     weft_fiber f = spin_monitored();
-    weft_fiber other = weft_spin(monitor_and_await, id_arg(f));
-    let_run();
+    weft_fiber other = spin_waiting(monitor_and_await, id_arg(f));
     weft_schedule(f, -EAGAIN);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(other), EAGAIN);
@@ -120,36 +107,26 @@ START_TEST(two_monitors_are_notified_and_each_may_await_once)
     ck_assert_int_eq(weft_await(f), -ESRCH);
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(a_monitor_may_await_a_fiber_that_another_fiber_awaited)
+TEST(a_monitor_may_await_a_fiber_that_a_fiber_awaited_before)
 {
     weft_fiber f = spin_monitored();
-    weft_fiber awaiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
+    weft_fiber awaiter = spin_waiting(await_fiber, id_arg(f));
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(awaiter), 3);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 3);
-    assert_nothing_remains();
-}
-END_TEST
-
-START_TEST(a_monitor_that_awaits_the_fiber_is_notified_too)
-{
-    weft_fiber f = weft_spin(return_arg, as_arg(4));
-    weft_monitor(f);
+    f = spin_monitored(); /* the monitor itself */
+    weft_schedule(f, 4);
     ck_assert_int_eq(weft_await(f), 4);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 4);
     ck_assert_int_eq(weft_await(f), -ESRCH);
     assert_nothing_remains();
 }
-END_TEST
 
-/* P38 */
-START_TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
-{
+TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
+{ /* P38 */
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_unmonitor(f), 0);
     ck_assert_int_eq(weft_unmonitor(f), -ENOENT);
@@ -160,61 +137,36 @@ START_TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
     ck_assert_int_eq(weft_unmonitor(f), -ESRCH);
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(unmonitor_does_not_remove_a_message_that_was_sent)
-{
-    weft_fiber f = spin_monitored();
-    weft_schedule(f, 8);
-    let_run();
-    ck_assert_int_eq(weft_unmonitor(f), 0);
-    assert_notified_of(f);
-    ck_assert_int_eq(weft_await(f), 8);
-    assert_nothing_remains();
-}
-END_TEST
-
-START_TEST(monitoring_twice_sends_one_message)
+TEST(monitoring_twice_sends_one_message_which_unmonitor_does_not_remove)
 {
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_monitor(f), 0);
     weft_schedule(f, 1);
-    assert_notified_of(f);
+    let_run();
     ck_assert_int_eq(weft_monitor(f), 0); /* already notified */
-    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+    ck_assert_int_eq(weft_unmonitor(f), 0);
+    assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 1);
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(a_monitor_of_an_ended_fiber_is_notified_at_once)
-{
-    weft_fiber f = weft_spin(return_arg, as_arg(9));
-    let_run();
-    ck_assert_int_eq(weft_monitor(f), 0);
-    ck_assert_int_eq(weft_try_receive(), (weft_value)f);
-    ck_assert_int_eq(weft_await(f), 9);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-    assert_nothing_remains();
-}
-END_TEST
-
-START_TEST(each_monitor_of_an_ended_fiber_may_await_it)
+TEST(each_monitor_of_an_ended_fiber_is_notified_at_once_and_may_await_it)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(-4096));
     let_run();
     ck_assert_int_eq(weft_monitor(f), 0);
+    assert_notified_of(f);
     weft_fiber others[2] = {weft_spin(monitor_and_await, id_arg(f)),
                             weft_spin(monitor_and_await, id_arg(f))};
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_await(others[i]), 4096);
-    assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), -4096);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(monitoring_self_or_an_unknown_fiber_is_refused)
+TEST(monitoring_self_or_an_unknown_fiber_is_refused)
 {
     ck_assert_int_eq(weft_monitor(weft_self()), -EINVAL);
     ck_assert_any_error(-EINVAL);
@@ -224,7 +176,6 @@ START_TEST(monitoring_self_or_an_unknown_fiber_is_refused)
     ck_assert_int_eq(weft_monitor(f), -ESRCH);
     ck_assert_int_eq(weft_monitor(0), -ESRCH);
 }
-END_TEST
 
 static weft_value monitor_and_suspend(void *arg)
 {
@@ -232,11 +183,10 @@ static weft_value monitor_and_suspend(void *arg)
     return weft_suspend();
 }
 
-START_TEST(a_monitor_that_ends_first_has_no_effect)
+TEST(a_monitor_that_ends_first_has_no_effect)
 {
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    weft_fiber monitor = weft_spin(monitor_and_suspend, id_arg(f));
-    let_run();
+    weft_fiber monitor = spin_waiting(monitor_and_suspend, id_arg(f));
     weft_schedule(monitor, 2);
     ck_assert_int_eq(weft_await(monitor), 2);
     weft_schedule(f, 0);
@@ -244,9 +194,7 @@ START_TEST(a_monitor_that_ends_first_has_no_effect)
     ck_assert_int_eq(weft_await(f), -EIO);
     assert_nothing_remains();
 }
-END_TEST
 
-/* Monitor only in the first run. */
 static weft_value monitor_once(void *arg)
 {
     weft_fiber *f = arg;
@@ -256,11 +204,10 @@ static weft_value monitor_once(void *arg)
     return weft_receive();
 }
 
-START_TEST(a_restarted_fiber_no_longer_monitors)
+TEST(a_restarted_fiber_no_longer_monitors)
 {
     weft_fiber f = spin_suspended(), monitored = f;
-    weft_fiber monitor = weft_spin(monitor_once, &monitored);
-    let_run();
+    weft_fiber monitor = spin_waiting(monitor_once, &monitored);
     ck_assert_int_eq(weft_restart(monitor), 0);
     let_run();
     weft_schedule(f, 3);
@@ -270,9 +217,8 @@ START_TEST(a_restarted_fiber_no_longer_monitors)
     ck_assert_int_eq(weft_await(f), 3);
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(the_end_of_every_run_of_a_restarted_fiber_is_notified)
+TEST(the_end_of_every_run_of_a_restarted_fiber_is_notified)
 {
     weft_fiber f = spin_monitored();
     for (int run = 1; run <= 5; run++) {
@@ -290,14 +236,10 @@ START_TEST(the_end_of_every_run_of_a_restarted_fiber_is_notified)
     ck_assert_int_eq(weft_await(f), -EIO);
     assert_nothing_remains();
 }
-END_TEST
 
-static weft_value tell_main(void *arg)
-{
-    return weft_tell(weft_main(), (weft_value)arg);
-}
+FIBER(tell_main, weft_tell(weft_main(), (weft_value)arg))
 
-START_TEST(a_notification_does_not_count_against_the_bound)
+TEST(a_notification_does_not_count_against_the_bound)
 {
     ck_assert_int_eq(weft_mailbox_set_bound(1), 0);
     weft_fiber f[3] = {spin_monitored(), spin_monitored(), spin_monitored()};
@@ -317,21 +259,6 @@ START_TEST(a_notification_does_not_count_against_the_bound)
         ck_assert_int_eq(weft_await(tellers[i]), 0);
     assert_nothing_remains();
 }
-END_TEST
-
-START_TEST(a_detached_fiber_can_be_awaited_by_its_monitor)
-{
-    ck_assert_int_eq(weft_go(suspend_or_fail, as_arg(-EIO)), 0);
-    let_run();
-    weft_fiber f;
-    ck_assert_int_eq(weft_children(weft_self(), &f, 1), 1);
-    ck_assert_int_eq(weft_monitor(f), 0);
-    weft_schedule(f, 12);
-    assert_notified_of(f);
-    ck_assert_int_eq(weft_await(f), 12);
-    assert_nothing_remains();
-}
-END_TEST
 
 static weft_value spin_monitor_below(void *arg)
 {
@@ -340,15 +267,14 @@ static weft_value spin_monitor_below(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(a_monitor_that_is_a_child_of_the_fiber_ends_with_it)
+TEST(a_monitor_that_is_a_child_of_the_fiber_ends_with_it)
 {
     weft_fiber f = weft_spin(spin_monitor_below, as_arg(6));
     ck_assert_int_eq(weft_await(f), 6);
     assert_nothing_remains();
 }
-END_TEST
 
-START_TEST(a_thousand_ends_are_notified_in_order)
+TEST(a_thousand_ends_are_notified_in_order)
 {
     static weft_fiber f[1000];
     for (int i = 0; i < 1000; i++) {
@@ -362,9 +288,8 @@ START_TEST(a_thousand_ends_are_notified_in_order)
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     assert_nothing_remains();
 }
-END_TEST
 
-static int return_with_monitors(void)
+TEST_PROGRAM(the_process_may_end_while_fibers_monitor_each_other, 0, "")
 {
     weft_fiber f = weft_spin(suspend, NULL), ended = weft_spin(return_arg, NULL);
     weft_monitor(f);
@@ -376,12 +301,6 @@ static int return_with_monitors(void)
     return 0;
 }
 
-START_TEST(the_process_may_end_while_fibers_monitor_each_other)
-{
-    ck_assert_quiet(run_apart(return_with_monitors), 0);
-}
-END_TEST
-
 static weft_value monitor_then_await_later(void *arg)
 {
     weft_fiber f = (weft_fiber)(uintptr_t)arg;
@@ -391,12 +310,10 @@ static weft_value monitor_then_await_later(void *arg)
     return weft_await(f);
 }
 
-/* P38 */
-START_TEST(awaiting_without_monitoring_does_not_consume_the_value)
-{
+TEST(awaiting_without_monitoring_does_not_consume_the_value)
+{ /* P38 */
     weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    weft_fiber monitor = weft_spin(monitor_then_await_later, as_arg((intptr_t)f));
-    let_run();
+    weft_fiber monitor = spin_waiting(monitor_then_await_later, as_arg((intptr_t)f));
     weft_schedule(f, 7);
     let_run();
     ck_assert_int_eq(weft_await(f), 7);
@@ -405,56 +322,4 @@ START_TEST(awaiting_without_monitoring_does_not_consume_the_value)
     ck_assert_int_eq(weft_await(monitor), 7);
     ck_assert_int_eq(weft_await(f), -ESRCH);
     assert_nothing_remains();
-}
-END_TEST
-
-static weft_value monitor_and_receive(void *arg)
-{
-    weft_fiber f = (weft_fiber)(uintptr_t)arg;
-    return weft_monitor(f) < 0 || weft_receive() != (weft_value)f;
-}
-
-/* P38 */
-START_TEST(values_for_ended_monitors_are_not_stored)
-{
-    weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
-    for (int i = 0; i < 3; i++)
-        weft_spin(monitor_and_receive, as_arg((intptr_t)f));
-    let_run();
-    weft_schedule(f, 7);
-    weft_await_children();
-    ck_assert_int_eq(weft_await(f), 7);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &values_for_ended_monitors_are_not_stored,
-    &a_monitor_is_notified_of_a_normal_end_and_can_await_the_value,
-    &a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled,
-    &a_monitoring_parent_is_notified_of_an_error_and_not_interrupted,
-    &a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monitors,
-    &two_monitors_are_notified_and_each_may_await_once,
-    &a_monitor_may_await_a_fiber_that_another_fiber_awaited,
-    &awaiting_without_monitoring_does_not_consume_the_value,
-    &a_monitor_that_awaits_the_fiber_is_notified_too,
-    &after_unmonitor_a_parent_gets_errors_instead_of_messages,
-    &unmonitor_does_not_remove_a_message_that_was_sent,
-    &monitoring_twice_sends_one_message,
-    &a_monitor_of_an_ended_fiber_is_notified_at_once,
-    &each_monitor_of_an_ended_fiber_may_await_it,
-    &monitoring_self_or_an_unknown_fiber_is_refused,
-    &a_monitor_that_ends_first_has_no_effect,
-    &a_restarted_fiber_no_longer_monitors,
-    &the_end_of_every_run_of_a_restarted_fiber_is_notified,
-    &a_notification_does_not_count_against_the_bound,
-    &a_detached_fiber_can_be_awaited_by_its_monitor,
-    &a_monitor_that_is_a_child_of_the_fiber_ends_with_it,
-    &a_thousand_ends_are_notified_in_order,
-    &the_process_may_end_while_fibers_monitor_each_other,
-};
-
-int main(void)
-{
-    return run_suite("monitor", tests, COUNT_OF(tests));
 }

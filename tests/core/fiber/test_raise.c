@@ -1,7 +1,7 @@
 /*
  * Tests of weft_raise and weft_interrupt, which end a blocking call of another fiber with an error.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
@@ -14,28 +14,12 @@ static void open_pipe_and_spin_awaited(void)
     awaited = spin_suspended();
 }
 
-static weft_value read_pipe(void *arg)
-{
-    (void)arg;
-    char byte;
-    return weft_read(pipe_fd[0], &byte, 1);
-}
-
-static weft_value await_other(void *arg)
-{
-    (void)arg;
-    return weft_await(awaited);
-}
-
-static weft_value await_any_other(void *arg)
-{
-    (void)arg;
-    return weft_await_any(&awaited, 1, NULL);
-}
+FIBER(read_pipe, read_byte(&pipe_fd[0]))
+FIBER(await_other, weft_await(awaited))
+FIBER(await_any_other, weft_await_any(&awaited, 1, NULL))
 
 static weft_value await_own_children(void *arg)
 {
-    (void)arg;
     weft_spin(suspend, NULL);
     return weft_await_children();
 }
@@ -44,9 +28,8 @@ static weft_value await_own_children(void *arg)
 static weft_fn *const waits[] = {suspend,     sleep_forever,   read_pipe,
                                  await_other, await_any_other, await_own_children};
 
-/* P19, P64 */
-START_TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
-{
+TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
+{ /* P19, P64 */
     open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
         weft_fiber f = spin_waiting(waits[i], NULL);
@@ -56,11 +39,9 @@ START_TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
     }
     ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
 }
-END_TEST
 
-/* P64 */
-START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
-{
+TEST(interrupt_makes_every_kind_of_wait_return_the_code)
+{ /* P64 */
     open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
         weft_fiber f = spin_waiting(waits[i], NULL);
@@ -72,13 +53,10 @@ START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
         ck_assert_int_eq(weft_await(f), -EPIPE);
     }
     ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(stats().ops_pending, 0);
 }
-END_TEST
 
-START_TEST(an_interrupt_accepts_only_an_error_code)
+TEST(an_interrupt_accepts_only_an_error_code)
 {
     static const int values[] = {7, 0, 1, INT_MAX, -4096, INT_MIN};
     open_pipe_and_spin_awaited();
@@ -91,11 +69,9 @@ START_TEST(an_interrupt_accepts_only_an_error_code)
     ck_assert_int_eq(weft_interrupt(f, -4095), 0);
     ck_assert_int_eq(weft_await(f), -4095);
 }
-END_TEST
 
-/* P61, P64 */
-START_TEST(an_interrupted_read_has_taken_nothing)
-{
+TEST(an_interrupted_read_has_taken_nothing)
+{ /* P61, P64 */
     open_pipe_and_spin_awaited();
     weft_fiber f = spin_waiting(read_pipe, NULL);
     ck_assert_int_eq(weft_interrupt(f, -5), 0);
@@ -105,7 +81,6 @@ START_TEST(an_interrupted_read_has_taken_nothing)
     ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
     ck_assert_int_eq(byte, 'z');
 }
-END_TEST
 
 static weft_value store_three_results(void *arg)
 {
@@ -114,6 +89,15 @@ static weft_value store_three_results(void *arg)
     rc[1] = weft_snooze();
     rc[2] = weft_sleep(0.001);
     return 0;
+}
+
+static void assert_results(weft_fiber f, const weft_value *rc, weft_value first, weft_value second,
+                           weft_value third)
+{
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], first);
+    ck_assert_int_eq(rc[1], second);
+    ck_assert_int_eq(rc[2], third);
 }
 
 /* P19 */
@@ -127,141 +111,52 @@ __attribute__((format(printf, 3, 4))) static int raise_with_list(weft_fiber f, i
     return rc;
 }
 
-START_TEST(an_error_raised_with_a_va_list_has_its_message)
-{
+TEST(a_fiber_may_raise_an_error_in_itself_also_with_a_va_list)
+{ /* P19 */
     ck_assert_int_eq(raise_with_list(weft_self(), -EIO, "no %s in %d places", "key", 3), 0);
+    ck_assert(weft_is_cancelled());
     ck_assert_int_eq(weft_snooze(), -EIO);
     ck_assert_error(-EIO, "no key in 3 places");
+    ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(raise_with_list(weft_self(), 5, "%d", 1), -EINVAL);
     weft_error_clear();
 }
-END_TEST
 
-START_TEST(a_raised_error_is_returned_once)
-{
+TEST(each_raised_error_and_each_interrupt_affects_one_call)
+{ /* P4, P6, P19, P23, P64 */
     weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
+    weft_fiber f = spin_waiting(store_three_results, rc);
     weft_raise(f, -EIO, "once");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -EIO);
-    ck_assert_int_eq(rc[1], 0);
-    ck_assert_int_eq(rc[2], 0);
-}
-END_TEST
-
-/* P64 */
-START_TEST(an_interrupt_affects_one_call)
-{
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
+    weft_schedule(f, 3); /* does not discard the error */
+    assert_results(f, rc, -EIO, 0, 0);
+    f = spin_waiting(store_three_results, rc);
     weft_interrupt(f, -4);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -4);
-    ck_assert_int_eq(rc[1], 0);
-    ck_assert_int_eq(rc[2], 0);
-}
-END_TEST
-
-/* P19 */
-START_TEST(errors_raised_in_sequence_are_returned_in_sequence)
-{
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
+    assert_results(f, rc, -4, 0, 0);
+    f = spin_waiting(store_three_results, rc);
     weft_raise(f, -EIO, "first");
     weft_raise(f, -EPIPE, "second");
     weft_raise(f, -ENOENT, "third");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -EIO);
-    ck_assert_int_eq(rc[1], -EPIPE);
-    ck_assert_int_eq(rc[2], -ENOENT);
-}
-END_TEST
-
-/* P19, P23 */
-START_TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call)
-{
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_raise(f, -EIO, "early");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -EIO);
-    ck_assert_int_eq(rc[1], 0);
-    weft_fiber g = weft_new(store_three_results, rc);
-    ck_assert_int_eq(weft_raise(g, -EPIPE, "early"), 0);
-    let_run();
-    ck_assert_int_eq(weft_state_of(g), WEFT_WAITING); /* the raise did not start it */
-    ck_assert_int_eq(weft_start(g), 0);
-    ck_assert_int_eq(weft_await(g), 0);
-    ck_assert_int_eq(rc[0], -EPIPE);
-}
-END_TEST
-
-/* P19 */
-START_TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
-{
-    weft_value rc[3];
-    weft_fiber f = weft_spin(store_three_results, rc);
-    weft_snooze();
-    weft_schedule(f, 6);
+    assert_results(f, rc, -EIO, -EPIPE, -ENOENT);
+    f = spin_waiting(store_three_results, rc);
+    weft_schedule(f, 6); /* runnable: the next call returns the error */
     ck_assert_int_eq(weft_raise(f, -EIO, "later"), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], 6);
-    ck_assert_int_eq(rc[1], -EIO);
-    ck_assert_int_eq(rc[2], 0);
+    assert_results(f, rc, 6, -EIO, 0);
+    f = weft_new(store_three_results, rc);
+    ck_assert_int_eq(weft_raise(f, -EPIPE, "early"), 0);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING); /* the raise did not start it */
+    ck_assert_int_eq(weft_start(f), 0);
+    assert_results(f, rc, -EPIPE, 0, 0);
 }
-END_TEST
-
-/* P19 */
-START_TEST(a_fiber_may_raise_in_itself)
-{
-    ck_assert_int_eq(weft_raise(weft_self(), -EIO, "my own"), 0);
-    ck_assert(weft_is_cancelled());
-    ck_assert_int_eq(weft_snooze(), -EIO);
-    ck_assert_error(-EIO, "my own");
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-END_TEST
-
-static weft_value raise_in_main(void *arg)
-{
-    return weft_raise(weft_main(), (int)(intptr_t)arg, "to the top");
-}
-
-/* P19 */
-START_TEST(an_error_can_be_raised_in_main)
-{
-    weft_spin(raise_in_main, as_arg(-EIO));
-    ck_assert_int_eq(weft_suspend(), -EIO);
-    weft_spin(raise_in_main, as_arg(-ENOENT));
-    ck_assert_int_eq(weft_sleep(60), -ENOENT);
-    ck_assert_error(-ENOENT, "to the top");
-}
-END_TEST
-
-/* P4, P6 */
-START_TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
-{
-    weft_fiber f = spin_suspended();
-    weft_raise(f, -EIO, "raised");
-    weft_schedule(f, 3);
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "raised");
-}
-END_TEST
 
 static weft_value snooze_twice(void *arg)
 {
-    (void)arg;
     int first = weft_snooze();
     return first + weft_snooze();
 }
 
-/* P64 */
-START_TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
-{
+TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
+{ /* P64 */
     weft_fiber fresh = weft_new(return_arg, as_arg(2));
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
     ck_assert_int_eq(weft_interrupt(fresh, -1), -EBUSY);
@@ -275,53 +170,27 @@ START_TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
     weft_schedule(fresh, 0);
     ck_assert_int_eq(weft_await(fresh), 2);
 }
-END_TEST
-
-static weft_value interrupt_main(void *arg)
-{
-    return weft_interrupt(weft_main(), (int)(intptr_t)arg);
-}
-
-/* P64 */
-START_TEST(main_can_be_interrupted_too)
-{
-    weft_spin(interrupt_main, as_arg(-21));
-    ck_assert_int_eq(weft_suspend(), -21);
-    weft_spin(interrupt_main, as_arg(-22));
-    ck_assert_int_eq(weft_sleep(INFINITY), -22);
-}
-END_TEST
 
 static weft_value sleep_in_shield(void *arg)
 {
     weft_value *rc = arg;
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         rc[0] = weft_sleep(0.002);
-    }
     rc[1] = weft_snooze();
     rc[2] = weft_snooze();
     return 0;
 }
 
-/* P19, T38 */
-START_TEST(a_shield_delays_raised_errors_but_not_interrupts)
-{
+TEST(a_shield_delays_raised_errors_but_not_interrupts)
+{ /* P19, T38 */
     weft_value rc[3];
-    weft_fiber f = weft_spin(sleep_in_shield, rc);
-    weft_snooze();
+    weft_fiber f = spin_waiting(sleep_in_shield, rc);
     weft_raise(f, -EIO, "patience");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], 0);
-    ck_assert_int_eq(rc[1], -EIO);
-    ck_assert_int_eq(rc[2], 0);
-    f = weft_spin(sleep_in_shield, rc);
-    weft_snooze();
+    assert_results(f, rc, 0, -EIO, 0);
+    f = spin_waiting(sleep_in_shield, rc);
     ck_assert_int_eq(weft_interrupt(f, -9), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], -9);
-    ck_assert_int_eq(rc[1], 0);
+    assert_results(f, rc, -9, 0, 0);
 }
-END_TEST
 
 static weft_value spin_child_and_return(void *arg)
 {
@@ -341,12 +210,10 @@ static weft_value defer_sleep(void *arg)
     return spin_child_and_return(as_arg(1));
 }
 
-/* P64, P19 */
-START_TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
-{
+TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
+{ /* P64, P19 */
     weft_value rc = 0;
-    weft_fiber f = weft_spin(defer_sleep, &rc);
-    let_run();
+    weft_fiber f = spin_waiting(defer_sleep, &rc);
     ck_assert_int_eq(weft_interrupt(f, -14), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -14);
@@ -356,7 +223,6 @@ START_TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -EIO);
 }
-END_TEST
 
 static weft_value raise_in_self_and_return(void *arg)
 {
@@ -372,7 +238,7 @@ static weft_value spin_failing_child_and_return(void *arg)
     return raise_in_self_and_return(arg);
 }
 
-START_TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_value)
+TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_value)
 {
     ck_assert_int_eq(weft_await(weft_spin(raise_in_self_and_return, as_arg(42))), 42);
     /* An error that the fiber returns still counts. So does an error of a child. */
@@ -380,31 +246,4 @@ START_TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_val
     ck_assert_int_eq(weft_await(weft_spin(spin_failing_child_and_return, as_arg(42))), -EPIPE);
     ck_assert_error(-EPIPE, "broken");
     ck_assert_int_eq(weft_snooze(), 0); /* the parent does not get it either */
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_raised_error_ends_every_kind_of_wait_with_its_message,
-    &interrupt_makes_every_kind_of_wait_return_the_code,
-    &an_interrupt_accepts_only_an_error_code,
-    &an_interrupted_read_has_taken_nothing,
-    &an_error_raised_with_a_va_list_has_its_message,
-    &a_raised_error_is_returned_once,
-    &an_interrupt_affects_one_call,
-    &errors_raised_in_sequence_are_returned_in_sequence,
-    &an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call,
-    &an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call,
-    &a_fiber_may_raise_in_itself,
-    &an_error_can_be_raised_in_main,
-    &scheduling_a_fiber_does_not_discard_an_error_raised_in_it,
-    &a_fiber_that_does_not_wait_cannot_be_interrupted,
-    &main_can_be_interrupted_too,
-    &a_shield_delays_raised_errors_but_not_interrupts,
-    &a_fiber_can_be_interrupted_while_its_cleanup_waits,
-    &an_error_raised_after_the_last_blocking_call_does_not_replace_the_value,
-};
-
-int main(void)
-{
-    return run_suite("raise", tests, COUNT_OF(tests));
 }

@@ -4,7 +4,6 @@
 
 #include "support/support.h"
 
-/* When cancelled, sleep in a shield, mark, and fail. */
 static inline weft_value fail_when_cancelled(void *arg)
 {
     weft_suspend();

@@ -2,23 +2,7 @@
  * Tests of waiting for fibers: for one, for all, for the first of several, and waits that cannot
  * end.
  */
-#include "support/support.h"
-
-/* P34 */
-START_TEST(all_awaiting_fibers_get_the_same_value)
-{
-    weft_fiber f = spin_suspended();
-    weft_fiber waiters[5];
-    for (int i = 0; i < 5; i++)
-        waiters[i] = weft_spin(await_fiber, id_arg(f));
-    let_run();
-    weft_schedule(f, 42);
-    ck_assert_int_eq(weft_await(f), 42);
-    for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(weft_await(waiters[i]), 42);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-}
-END_TEST
+#include "support/suite.h"
 
 static weft_value suspend_then_fail(void *arg)
 {
@@ -29,21 +13,24 @@ static weft_value suspend_then_fail(void *arg)
 static weft_value await_and_compare_message(void *arg)
 {
     weft_value rc = weft_await(arg_id(arg));
-    const weft_error_info *e = weft_error();
-    ck_assert_ptr_nonnull(e);
-    ck_assert_int_eq(e->code, rc);
-    ck_assert_str_eq(e->message, "broken");
-    ck_assert_uint_eq(e->fiber, arg_id(arg));
-    ck_assert_str_eq(e->fiber_name, "source");
+    ck_assert_error((int)rc, "broken");
+    ck_assert_uint_eq(weft_error()->fiber, arg_id(arg));
+    ck_assert_str_eq(weft_error()->fiber_name, "source");
     return -rc;
 }
 
-/* P34, T25 */
-START_TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
-{
-    weft_spin_options options = {.name = "source"};
-    weft_fiber f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &options);
-    weft_fiber waiters[3];
+TEST(all_awaiting_fibers_get_the_same_value_or_the_same_error_with_its_message)
+{ /* P34, T25 */
+    weft_fiber f = spin_suspended(), waiters[5];
+    for (int i = 0; i < 5; i++)
+        waiters[i] = weft_spin(await_fiber, id_arg(f));
+    let_run();
+    weft_schedule(f, 42);
+    ck_assert_int_eq(weft_await(f), 42);
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(weft_await(waiters[i]), 42);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &(weft_spin_options){.name = "source"});
     for (int i = 0; i < 3; i++)
         waiters[i] = weft_spin(await_and_compare_message, id_arg(f));
     let_run();
@@ -53,11 +40,9 @@ START_TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
     /* Another fiber awaited it, so the parent does not get the error. */
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
-/* P34 */
-START_TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
-{
+TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
+{ /* P34 */
     weft_fiber f = weft_spin(return_arg, as_arg(7));
     weft_snooze();
     weft_spin(mark_and_return, "switched");
@@ -65,16 +50,16 @@ START_TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
     ck_assert_trail("");
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
-/* T25 */
-START_TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
-{
+TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
+{ /* T25 */
     weft_fail(-EPIPE, "before");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(1))), 1);
     ck_assert_error(-EPIPE, "before");
+    /* An error without a message gets one. */
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
+    ck_assert_any_error(-EXDEV);
 }
-END_TEST
 
 static weft_value fail_and_recover(void *arg)
 {
@@ -83,123 +68,63 @@ static weft_value fail_and_recover(void *arg)
     return 5;
 }
 
-/* T26 */
-START_TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
-{
+TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
+{ /* T26 */
     ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(-EIO))), 5);
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
-
-/* T25 */
-START_TEST(an_awaited_error_without_a_message_gets_one)
-{
-    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
-    ck_assert_any_error(-EXDEV);
-}
-END_TEST
-
-/* P40, T30 */
-START_TEST(awaiting_self_is_refused)
-{
-    weft_fiber self = weft_self();
-    ck_assert_int_eq(weft_await(self), -EDEADLK);
-    ck_assert_int_eq(weft_await_all(&self, 1, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_await_any(&self, 1, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_terminate(self, 1), -EDEADLK);
-}
-END_TEST
 
 static weft_value await_ancestors(void *arg)
 {
-    weft_fiber parent = weft_parent(weft_self());
-    weft_fiber one[] = {parent, weft_main()};
-    ck_assert_int_eq(weft_await(parent), -EDEADLK);
-    ck_assert_int_eq(weft_await(weft_main()), -EDEADLK);
-    ck_assert_int_eq(weft_await(weft_self()), -EDEADLK);
-    ck_assert_int_eq(weft_await_all(one, 2, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_select_fibers(one, 2, NULL), -EDEADLK);
-    ck_assert_int_eq(weft_terminate(parent, 1), -EDEADLK);
-    ck_assert_int_eq(weft_terminate(weft_self(), 1), -EDEADLK);
+    weft_fiber refused[] = {weft_parent(weft_self()), weft_main(), weft_self()};
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        ck_assert_int_eq(weft_await(refused[i]), -EDEADLK);
+        ck_assert_int_eq(weft_await_all(&refused[i], 1, NULL), -EDEADLK);
+        ck_assert_int_eq(weft_await_any(&refused[i], 1, NULL), -EDEADLK);
+        ck_assert_int_eq(weft_select_fibers(&refused[i], 1, NULL), -EDEADLK);
+        ck_assert_int_eq(weft_terminate(refused[i], 1), -EDEADLK);
+    }
     return (weft_value)arg;
 }
 
-static weft_value spin_and_await(void *arg)
-{
-    return weft_await(weft_spin(await_ancestors, arg));
-}
+FIBER(spin_and_await, weft_await(weft_spin(await_ancestors, arg)))
 
-/* P40 */
-START_TEST(awaiting_an_ancestor_is_refused)
-{
+TEST(awaiting_self_or_an_ancestor_is_refused)
+{ /* P40, T30 */
     ck_assert_int_eq(weft_await(weft_spin(spin_and_await, as_arg(3))), 3);
 }
-END_TEST
 
-/* P36, T34 */
-START_TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
-{
+TEST(an_awaiter_that_is_stopped_or_times_out_leaves_the_fiber_running_and_awaitable)
+{ /* P36, T32, T33, T34 */
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
-    ck_assert_int_eq(weft_cancel(waiter), 0);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(spin_waiting(await_fiber, id_arg(f))), -ECANCELED);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    weft_schedule(f, 2);
-    ck_assert_int_eq(weft_await(f), 2);
+    int rc;
+    WEFT_CANCEL_AFTER(0.001, rc)
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    weft_schedule(f, 5);
+    WEFT_CANCEL_AFTER(10, rc)
+        ck_assert_int_eq(weft_await(f), 5);
+    ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
-/* T34 */
-START_TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
-{
+TEST(an_awaiting_fiber_wakes_when_the_awaited_one_is_stopped_and_not_when_scheduled)
+{ /* T34, P25 */
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
+    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
     ck_assert_int_eq(weft_schedule(waiter, 1), -EBUSY);
     ck_assert_int_eq(weft_transfer(waiter, 1), -EBUSY);
     let_run();
     ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
-    weft_schedule(f, 9);
+    ck_assert_int_eq(weft_stop(f, 9), 0);
     ck_assert_int_eq(weft_await(waiter), 9);
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
-END_TEST
 
-/* T32, T33 */
-START_TEST(an_await_that_timed_out_can_be_repeated)
-{
-    weft_fiber f = spin_suspended();
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    weft_schedule(f, 5);
-    WEFT_CANCEL_AFTER(10, rc) {
-        ck_assert_int_eq(weft_await(f), 5);
-    }
-    ck_assert_int_eq(rc, 0);
-}
-END_TEST
-
-/* P25 */
-START_TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
-{
-    weft_fiber inner = spin_suspended();
-    weft_fiber outer = weft_spin(await_fiber, id_arg(inner));
-    let_run();
-    ck_assert_int_eq(weft_stop(inner, 0), 0);
-    ck_assert_int_eq(weft_await(outer), 0);
-    ck_assert_int_eq(weft_state_of(inner), WEFT_DEAD);
-    ck_assert_int_eq(weft_state_of(outer), WEFT_DEAD);
-}
-END_TEST
-
-/* T28 */
-START_TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
-{
+TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
+{ /* T28 */
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_fiber g = weft_spin(fail_with, as_arg(-EIO));
     weft_snooze();
@@ -209,7 +134,6 @@ START_TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
     ck_assert_int_eq(weft_await(g), -EIO);
     ck_assert_error(-EIO, "broken");
 }
-END_TEST
 
 static weft_value snooze_then_return(void *arg)
 {
@@ -219,9 +143,8 @@ static weft_value snooze_then_return(void *arg)
     return n;
 }
 
-/* P35 */
-START_TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
-{
+TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
+{ /* P35 */
     weft_fiber f[5];
     for (int i = 0; i < 5; i++)
         f[i] = weft_spin(snooze_then_return, as_arg(i));
@@ -234,13 +157,11 @@ START_TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
     }
     ck_assert_int_eq(weft_await_all(NULL, 0, NULL), 0);
 }
-END_TEST
 
 static void clean_up_slowly(void *arg)
 {
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.002);
-    }
     mark(arg);
 }
 
@@ -250,9 +171,8 @@ static weft_value suspend_with_slow_end(void *arg)
     return weft_suspend();
 }
 
-/* P35 */
-START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
-{
+TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
+{ /* P35 */
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_then_fail, as_arg(-EIO)),
                        weft_spin(suspend_with_slow_end, "c")};
@@ -266,31 +186,30 @@ START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
-static weft_value await_both(void *arg)
+static weft_value await_all_of_two(void *arg)
 {
-    return weft_await_all(arg, 2, NULL);
+    weft_value out[2] = {99, 99};
+    int rc = weft_await_all(arg, 2, out);
+    return out[0] == 99 && out[1] == 99 ? rc : -ENOTSUP;
 }
 
-/* P35 */
-START_TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
-{
-    weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
-                       weft_spin(suspend_with_slow_end, "b")};
-    weft_fiber waiter = weft_spin(await_both, f);
-    let_run();
-    weft_cancel(waiter);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
-    ck_assert_trail("ab");
-    ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
-    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled_or_interrupted)
+{ /* P35, P64 */
+    for (int i = 0; i < 2; i++) {
+        weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
+                           weft_spin(suspend_with_slow_end, "b")};
+        weft_fiber waiter = spin_waiting(await_all_of_two, f);
+        ck_assert_int_eq(i == 0 ? weft_cancel(waiter) : weft_interrupt(waiter, -EINTR), 0);
+        ck_assert_int_eq(weft_await(waiter), i == 0 ? -ECANCELED : -EINTR);
+        ck_take_trail("ab");
+        ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
+        ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+    }
 }
-END_TEST
 
-/* P35 */
-START_TEST(await_all_with_an_unknown_id_changes_nothing)
-{
+TEST(await_all_with_an_unknown_id_changes_nothing)
+{ /* P35 */
     weft_fiber gone = weft_spin(return_arg, NULL);
     weft_await(gone);
     weft_fiber f[2] = {spin_suspended(), gone};
@@ -301,25 +220,9 @@ START_TEST(await_all_with_an_unknown_id_changes_nothing)
     weft_schedule(f[0], 1);
     ck_assert_int_eq(weft_await(f[0]), 1);
 }
-END_TEST
 
-/* P35 */
-START_TEST(await_all_waits_for_thousands)
-{
-    enum { N = 5000 };
-    static weft_fiber f[N];
-    static weft_value out[N];
-    for (int i = 0; i < N; i++)
-        f[i] = weft_spin(i % 2 ? return_arg : snooze_then_return, as_arg(i % 2 ? i : i % 10));
-    ck_assert_int_eq(weft_await_all(f, N, out), 0);
-    for (int i = 0; i < N; i++)
-        ck_assert_int_eq(out[i], i % 2 ? i : i % 10);
-}
-END_TEST
-
-/* P37 */
-START_TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
-{
+TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
+{ /* P37 */
     weft_fiber f[3] = {spin_suspended(), spin_suspended(), spin_suspended()};
     weft_value out;
     weft_schedule(f[1], 11);
@@ -331,35 +234,21 @@ START_TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
     ck_assert_int_eq(weft_await(f[0]), 33);
     ck_assert_int_eq(weft_await(f[2]), 22);
 }
-END_TEST
 
-/* P37 */
-START_TEST(among_ended_fibers_the_lowest_index_is_the_first)
-{
-    weft_fiber f[3] = {spin_suspended(), weft_spin(return_arg, as_arg(1)),
+TEST(among_ended_fibers_the_lowest_index_is_the_first_and_an_error_is_a_value)
+{ /* P37 */
+    weft_fiber f[3] = {spin_suspended(), weft_spin(fail_with, as_arg(-EIO)),
                        weft_spin(return_arg, as_arg(2))};
     weft_snooze();
     weft_value out;
     ck_assert_int_eq(weft_await_any(f, 3, &out), 1);
-    ck_assert_int_eq(out, 1);
-    ck_assert_int_eq(weft_await(f[2]), 2);
-    ck_assert_int_eq(weft_state_of(f[0]), WEFT_WAITING);
-}
-END_TEST
-
-/* P37 */
-START_TEST(await_any_returns_an_error_as_the_value_of_the_failed_fiber)
-{
-    weft_fiber f[2] = {spin_suspended(), weft_spin(fail_with, as_arg(-EIO))};
-    weft_value out;
-    ck_assert_int_eq(weft_await_any(f, 2, &out), 1);
     ck_assert_int_eq(out, -EIO);
     ck_assert_error(-EIO, "broken");
+    ck_assert_int_eq(weft_await(f[2]), 2);
     ck_assert_int_eq(weft_stop(f[0], 5), 0);
     ck_assert_int_eq(weft_await_any(f, 1, &out), 0);
     ck_assert_int_eq(out, 5);
 }
-END_TEST
 
 static weft_value await_any_of_two(void *arg)
 {
@@ -368,14 +257,11 @@ static weft_value await_any_of_two(void *arg)
     return out == 99 ? rc : -ENOTSUP;
 }
 
-/* P37, P36, P64 */
-START_TEST(an_interrupted_await_any_leaves_all_fibers_alone)
-{
+TEST(an_interrupted_await_any_leaves_all_fibers_alone)
+{ /* P37, P36, P64 */
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-    weft_fiber waiter = weft_spin(await_any_of_two, f);
-    let_run();
-    weft_cancel(waiter);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    weft_fiber waiter = spin_waiting(await_any_of_two, f);
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     waiter = weft_spin(await_any_of_two, f);
     let_run();
     ck_assert_int_eq(weft_interrupt(waiter, -17), 0);
@@ -385,31 +271,9 @@ START_TEST(an_interrupted_await_any_leaves_all_fibers_alone)
     ck_assert_int_eq(weft_await(f[0]), 1);
     ck_assert_int_eq(weft_await(f[1]), 2);
 }
-END_TEST
 
-static weft_value await_all_of_two(void *arg)
-{
-    weft_value out[2] = {99, 99};
-    int rc = weft_await_all(arg, 2, out);
-    return out[0] == 99 && out[1] == 99 ? rc : -ENOTSUP;
-}
-
-/* P64 */
-START_TEST(an_interrupted_await_all_stops_all_fibers)
-{
-    weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-    weft_fiber waiter = weft_spin(await_all_of_two, f);
-    let_run();
-    ck_assert_int_eq(weft_interrupt(waiter, -EINTR), 0);
-    ck_assert_int_eq(weft_await(waiter), -EINTR);
-    ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
-    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
-}
-END_TEST
-
-/* P37 */
-START_TEST(select_fibers_stops_the_losers_and_waits_for_them)
-{
+TEST(select_fibers_stops_the_losers_and_waits_for_them)
+{ /* P37 */
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"), spin_suspended(),
                        weft_spin(suspend_with_slow_end, "c")};
     let_run();
@@ -421,11 +285,9 @@ START_TEST(select_fibers_stops_the_losers_and_waits_for_them)
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
 }
-END_TEST
 
-/* P34, P37 */
-START_TEST(a_fiber_listed_twice_counts_twice)
-{
+TEST(a_fiber_listed_twice_counts_twice)
+{ /* P34, P37 */
     weft_fiber f = spin_suspended();
     weft_value out[2];
     weft_schedule(f, 6);
@@ -437,100 +299,36 @@ START_TEST(a_fiber_listed_twice_counts_twice)
     ck_assert_int_eq(weft_select_fibers((weft_fiber[]){f, f}, 2, out), 0);
     ck_assert_int_eq(out[0], 7);
 }
-END_TEST
 
 static weft_fiber mutual[2];
 
-static weft_value await_each_other(void *arg)
+FIBER(await_each_other, weft_await(mutual[(intptr_t)arg]))
+
+static void spin_cycle(void)
 {
-    return weft_await(mutual[(intptr_t)arg]);
+    for (int i = 0; i < 2; i++)
+        mutual[i] = weft_spin_with(await_each_other, as_arg(1 - i),
+                                   &(weft_spin_options){.name = i == 0 ? "hen" : "egg"});
 }
 
-static int await_in_a_cycle(void)
-{
-    mutual[0] = weft_spin(await_each_other, as_arg(1));
-    mutual[1] = weft_spin(await_each_other, as_arg(0));
-    weft_set_name(mutual[0], "hen");
-    weft_set_name(mutual[1], "egg");
+TEST_PROGRAM_PRINTS(fibers_that_await_each_other_are_reported_as_a_deadlock, 7, "deadlock", "hen",
+                    "egg")
+{ /* P80, P40 */
+    spin_cycle();
     return weft_await(mutual[0]) == -EDEADLK ? 7 : 1;
 }
 
-/* P80, P40 */
-START_TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
-{
-    const outcome *o = run_apart(await_in_a_cycle);
-    ck_assert_int_eq(o->status, 7);
-    ck_assert_ptr_nonnull(strstr(o->text, "deadlock"));
-    ck_assert_ptr_nonnull(strstr(o->text, "hen"));
-    ck_assert_ptr_nonnull(strstr(o->text, "egg"));
-    ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
-}
-END_TEST
-
-static int suspend_beside_a_cycle(void)
-{
-    mutual[0] = weft_spin(await_each_other, as_arg(1));
-    mutual[1] = weft_spin(await_each_other, as_arg(0));
+TEST_PROGRAM(a_cycle_of_awaiting_fibers_ends_with_main, 7, "")
+{ /* P80, P8 */
+    spin_cycle();
     return weft_suspend() == 0 ? 7 : 1;
 }
 
-/* P80, P8 */
-START_TEST(a_cycle_of_awaiting_fibers_ends_with_main)
-{
-    const outcome *o = run_apart(suspend_beside_a_cycle);
-    ck_assert_quiet(o, 7);
-}
-END_TEST
-
-static int return_with_awaiting_fibers(void)
-{
+TEST_PROGRAM(the_process_may_end_while_fibers_await_each_other, 0, "")
+{ /* T35 */
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     weft_spin_with(await_fiber, id_arg(waiter), &(weft_spin_options){.parent = f});
     weft_snooze();
     return 0;
-}
-
-/* T35 */
-START_TEST(the_process_may_end_while_fibers_await_each_other)
-{
-    const outcome *o = run_apart(return_with_awaiting_fibers);
-    ck_assert_quiet(o, 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &all_awaiting_fibers_get_the_same_value,
-    &all_awaiting_fibers_get_the_same_error_with_its_message,
-    &awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once,
-    &a_successful_await_leaves_the_last_error_of_the_caller_alone,
-    &an_error_that_a_fiber_handled_does_not_reach_its_awaiter,
-    &an_awaited_error_without_a_message_gets_one,
-    &awaiting_self_is_refused,
-    &awaiting_an_ancestor_is_refused,
-    &an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable,
-    &an_awaiting_fiber_cannot_be_scheduled_by_other_fibers,
-    &an_await_that_timed_out_can_be_repeated,
-    &stopping_an_awaited_fiber_wakes_its_awaiter,
-    &cancelling_an_ended_fiber_does_not_change_its_value_or_error,
-    &await_all_returns_the_values_in_the_order_of_the_arguments,
-    &await_all_stops_the_others_and_waits_for_them_when_one_fails,
-    &await_all_stops_and_joins_them_when_the_caller_is_cancelled,
-    &await_all_with_an_unknown_id_changes_nothing,
-    &await_all_waits_for_thousands,
-    &await_any_returns_the_first_to_end_and_leaves_the_others_alone,
-    &among_ended_fibers_the_lowest_index_is_the_first,
-    &await_any_returns_an_error_as_the_value_of_the_failed_fiber,
-    &an_interrupted_await_any_leaves_all_fibers_alone,
-    &an_interrupted_await_all_stops_all_fibers,
-    &select_fibers_stops_the_losers_and_waits_for_them,
-    &a_fiber_listed_twice_counts_twice,
-    &fibers_that_await_each_other_are_reported_as_a_deadlock,
-    &a_cycle_of_awaiting_fibers_ends_with_main,
-    &the_process_may_end_while_fibers_await_each_other,
-};
-
-int main(void)
-{
-    return run_suite("await", tests, COUNT_OF(tests));
 }

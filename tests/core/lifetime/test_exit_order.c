@@ -2,7 +2,7 @@
  * Tests of the order in which a fiber ends: its deferred calls, its children, fibers created
  * meanwhile, and the end of the process.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value suspend_and_mark_cancel(void *arg)
 {
@@ -21,13 +21,11 @@ static weft_value defer_two_and_spin_child(void *arg)
     return (weft_value)arg;
 }
 
-/* P16, P17 */
-START_TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
-{
+TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
+{ /* P16, P17 */
     ck_assert_int_eq(weft_await(weft_spin(defer_two_and_spin_child, as_arg(4))), 4);
     ck_assert_trail("body second first child ");
 }
-END_TEST
 
 static void sleep_and_await(void *arg)
 {
@@ -42,49 +40,39 @@ static weft_value defer_work(void *arg)
     return (weft_value)arg;
 }
 
-/* P17 */
-START_TEST(a_deferred_call_may_sleep_spin_and_await)
-{
-    weft_fiber f = weft_spin(defer_work, as_arg(3));
-    let_run();
+TEST(a_deferred_call_may_sleep_spin_and_await)
+{ /* P17 */
+    weft_fiber f = spin_waiting(defer_work, as_arg(3));
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_trail("cleaned up ");
 }
-END_TEST
 
 static void block_twice(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_sleep(1), -ECANCELED);
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         ck_assert_int_eq(weft_sleep(0.001), 0);
-    }
     ck_assert_int_eq(weft_sleep(1), -ECANCELED);
     mark("done");
 }
 
 static weft_value defer_blocking(void *arg)
 {
-    (void)arg;
     weft_defer(block_twice, NULL);
     return weft_suspend();
 }
 
-/* T38, P24 */
-START_TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
-{
+TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
+{ /* T38, P24 */
     weft_fiber f = weft_spin(defer_blocking, NULL);
     weft_snooze();
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_trail("done");
 }
-END_TEST
 
 static void spin_without_await(void *arg)
 {
-    (void)arg;
     weft_spin(suspend_and_mark_cancel, "ran ");
     weft_go(suspend_and_mark_cancel, "ran ");
     weft_new(suspend_and_mark_cancel, "ran ");
@@ -98,9 +86,8 @@ static weft_value defer_spinning(void *arg)
     return (weft_value)arg;
 }
 
-/* P16, P23 */
-START_TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
-{
+TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
+{ /* P16, P23 */
     ck_assert_int_eq(weft_await(weft_spin(defer_spinning, as_arg(2))), 2);
     ck_assert_trail("defer ");
     weft_fiber f = weft_spin(defer_spinning, NULL);
@@ -108,12 +95,9 @@ START_TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
     weft_stop(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_trail("defer defer ");
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
-END_TEST
 
 static weft_value spin_under_the_ending_parent(void *arg)
 {
@@ -134,32 +118,12 @@ static weft_value spin_children_that_spin(void *arg)
     return 9;
 }
 
-static int end_with_children_that_spin(void)
-{
-    return (int)weft_await(weft_spin(spin_children_that_spin, as_arg(3)));
+TEST_PROGRAM(a_fiber_spun_under_an_ending_parent_or_main_is_ended_too, 9, "")
+{ /* T104, P16, P33 */
+    if (weft_await(weft_spin(spin_children_that_spin, as_arg(3))) != 9)
+        return 1;
+    return (int)spin_children_that_spin(as_arg(3));
 }
-
-/* T104, P16 */
-START_TEST(a_fiber_spun_under_an_ending_parent_is_ended_too)
-{
-    const outcome *o = run_apart(end_with_children_that_spin);
-    ck_assert_quiet(o, 9);
-}
-END_TEST
-
-static int return_with_children_that_spin(void)
-{
-    spin_children_that_spin(as_arg(3));
-    return 9;
-}
-
-/* T104, P33 */
-START_TEST(a_fiber_spun_under_main_as_the_process_ends_is_ended_too)
-{
-    const outcome *o = run_apart(return_with_children_that_spin);
-    ck_assert_quiet(o, 9);
-}
-END_TEST
 
 static void attach_to_self(void *arg)
 {
@@ -172,15 +136,13 @@ static weft_value defer_attaching(void *arg)
     return 0;
 }
 
-/* P27 */
-START_TEST(no_fiber_can_be_attached_to_an_ending_fiber)
-{
+TEST(no_fiber_can_be_attached_to_an_ending_fiber)
+{ /* P27 */
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(defer_attaching, id_arg(f))), 0);
     ck_assert_uint_eq(weft_parent(f), weft_self());
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
 static weft_value spin_parked_children(void *arg)
 {
@@ -192,29 +154,19 @@ static weft_value spin_parked_children(void *arg)
     return (weft_value)arg;
 }
 
-/* P14, P16 */
-START_TEST(parked_children_end_with_their_parent)
-{
+TEST(parked_children_end_with_their_parent)
+{ /* P14, P16 */
     ck_assert_int_eq(weft_await(weft_spin(spin_parked_children, as_arg(6))), 6);
     ck_assert_trail("parked ");
 }
-END_TEST
 
-static int return_with_many_fibers(void)
-{
+TEST_PROGRAM(ten_thousand_fibers_end_with_the_process, 4, "")
+{ /* P28, P33 */
     for (int i = 0; i < MANY_FIBERS; i++)
         weft_spin(suspend, NULL);
     weft_snooze();
     return 4;
 }
-
-/* P28, P33 */
-START_TEST(ten_thousand_fibers_end_with_the_process)
-{
-    const outcome *o = run_apart(return_with_many_fibers);
-    ck_assert_quiet(o, 4);
-}
-END_TEST
 
 static weft_value fail_named(void *arg)
 {
@@ -236,15 +188,13 @@ static int return_with_unhandled_error(void)
     return 0;
 }
 
-/* T27 */
-START_TEST(an_unhandled_error_of_a_detached_fiber_is_reported_once)
-{
+TEST(an_unhandled_error_of_a_detached_fiber_is_reported_once)
+{ /* T27 */
     const outcome *o = run_apart(return_with_unhandled_error);
     ck_assert_int_ne(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "no such luck"), 1);
     ck_assert_uint_ge(count_in(o->text, "culprit"), 1);
 }
-END_TEST
 
 static weft_value detach_and_cancel(void *arg)
 {
@@ -254,35 +204,8 @@ static weft_value detach_and_cancel(void *arg)
     return weft_cancel(f);
 }
 
-static int cancel_a_detached_fiber(void)
-{
+TEST_PROGRAM(a_cancelled_detached_fiber_is_not_reported, 0, "")
+{ /* T27 */
     weft_spin(detach_and_cancel, NULL);
     return (int)weft_suspend();
-}
-
-/* T27 */
-START_TEST(a_cancelled_detached_fiber_is_not_reported)
-{
-    const outcome *o = run_apart(cancel_a_detached_fiber);
-    ck_assert_quiet(o, 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &deferred_calls_run_in_reverse_order_before_the_children_are_cancelled,
-    &a_deferred_call_may_sleep_spin_and_await,
-    &a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield,
-    &fibers_that_a_deferred_call_spins_are_ended_before_they_run,
-    &a_fiber_spun_under_an_ending_parent_is_ended_too,
-    &a_fiber_spun_under_main_as_the_process_ends_is_ended_too,
-    &no_fiber_can_be_attached_to_an_ending_fiber,
-    &parked_children_end_with_their_parent,
-    &ten_thousand_fibers_end_with_the_process,
-    &an_unhandled_error_of_a_detached_fiber_is_reported_once,
-    &a_cancelled_detached_fiber_is_not_reported,
-};
-
-int main(void)
-{
-    return run_suite("ending", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Tests of the grace period that an ending fiber can query. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static double seen[4];
 
@@ -20,16 +20,12 @@ static weft_value store_grace_with_child(void *arg)
     return store_grace_when_cancelled(as_arg((intptr_t)arg - 1));
 }
 
-/*
- * Return a fiber with a child, both waiting. They store their grace period in seen[0] and seen[1].
- */
+/* Return a fiber with a child, both waiting. They store their grace period in seen[0] and [1]. */
 static weft_fiber spin_with_child(void)
 {
     for (size_t i = 0; i < COUNT_OF(seen); i++)
         seen[i] = -1;
-    weft_fiber f = weft_spin(store_grace_with_child, as_arg(1));
-    let_run();
-    return f;
+    return spin_waiting(store_grace_with_child, as_arg(1));
 }
 
 static void assert_left(double left, double at_most)
@@ -38,43 +34,27 @@ static void assert_left(double left, double at_most)
     ck_assert_double_le(left, at_most);
 }
 
-/* P29 */
-START_TEST(deferred_calls_and_children_see_the_remaining_grace_period)
-{
+TEST(deferred_calls_and_children_see_the_remaining_grace_period)
+{ /* P29 */
     ck_assert_int_eq(weft_terminate(spin_with_child(), 1000), 0);
     assert_left(seen[0], 1000);
     assert_left(seen[1], seen[0]); /* the children are cancelled after the deferred calls */
+    ck_assert_int_eq(weft_terminate(spin_with_child(), INFINITY), 0);
+    ck_assert(isinf(seen[0]) && isinf(seen[1]));
 }
-END_TEST
 
-/* P29 */
-START_TEST(a_cancel_gives_no_grace_period)
-{
+TEST(a_cancel_gives_no_grace_period)
+{ /* P29 */
     weft_fiber f = spin_with_child();
     ck_assert_double_eq(weft_grace(), 0);
-    weft_cancel(f);
-    weft_await(f);
-    ck_assert_double_eq(seen[0], 0);
-    ck_assert_double_eq(seen[1], 0);
-    f = weft_spin(store_grace_when_cancelled, as_arg(2));
-    let_run();
-    ck_assert_int_eq(weft_terminate(f, 0), 0);
-    ck_assert_double_eq(seen[2], 0);
+    cancel_and_await(f);
+    ck_assert(seen[0] == 0 && seen[1] == 0);
+    ck_assert_int_eq(weft_terminate(spin_with_child(), 0), 0);
+    ck_assert(seen[0] == 0 && seen[1] == 0);
 }
-END_TEST
-
-/* P29 */
-START_TEST(an_infinite_grace_period_is_returned_as_infinity)
-{
-    ck_assert_int_eq(weft_terminate(spin_with_child(), INFINITY), 0);
-    ck_assert(isinf(seen[0]));
-    ck_assert(isinf(seen[1]));
-}
-END_TEST
 
 static weft_value store_grace_four_times(void *arg)
 {
-    (void)arg;
     seen[0] = weft_grace(); /* not ending yet */
     weft_suspend();
     WEFT_SHIELD(60) {
@@ -87,10 +67,9 @@ static weft_value store_grace_four_times(void *arg)
     return 0;
 }
 
-static int terminate_in_time(void)
-{
-    weft_fiber f = weft_spin(store_grace_four_times, NULL);
-    let_run();
+TEST_PROGRAM_PRINTS(the_remaining_grace_period_decreases_and_is_never_negative, 0, "")
+{ /* P29 */
+    weft_fiber f = spin_waiting(store_grace_four_times, NULL);
     if (weft_terminate(f, 0.01) != 0)
         return 1;
     double after = seen[1] > 0.002 ? seen[1] - 0.002 : 0;
@@ -98,49 +77,28 @@ static int terminate_in_time(void)
     return is_right && seen[2] <= after + 1e-6 && seen[3] == 0 ? 0 : 2;
 }
 
-/* P29 */
-START_TEST(the_remaining_grace_period_decreases_and_is_never_negative)
-{
-    const outcome *o = run_apart(terminate_in_time);
-    ck_assert_int_eq(o->status, 0);
-}
-END_TEST
-
-/* Clean up for arg milliseconds. */
 static weft_value clean_up(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(weft_grace()) {
+    WEFT_SHIELD(weft_grace())
         mark(weft_sleep((double)(intptr_t)arg * 1e-3) == 0 ? "in time " : "too late ");
-    }
     return 0;
 }
 
-static int terminate_three(void)
-{
+TEST_PROGRAM_PRINTS(a_shielded_cleanup_has_the_grace_period, 0, "")
+{ /* P29 */
     static const struct {
         intptr_t clean_up_ms;
         double grace_s;
     } cases[] = {{1, 1000}, {600000, 0.002}, {1, 0}};
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft_fiber f = weft_spin(clean_up, as_arg(cases[i].clean_up_ms));
-        let_run();
-        weft_terminate(f, cases[i].grace_s);
-    }
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        weft_terminate(spin_waiting(clean_up, as_arg(cases[i].clean_up_ms)), cases[i].grace_s);
     return strcmp(trail, "in time too late too late ") == 0 ? 0 : 1;
 }
-
-/* P29 */
-START_TEST(a_shielded_cleanup_has_the_grace_period)
-{
-    ck_assert_int_eq(run_apart(terminate_three)->status, 0);
-}
-END_TEST
 
 static weft_value open_group_and_wait(void *arg)
 {
     int rc = 1;
-    (void)arg;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, store_grace_when_cancelled, as_arg(0));
         weft_group_spin(&g, store_grace_when_cancelled, as_arg(1));
@@ -148,67 +106,52 @@ static weft_value open_group_and_wait(void *arg)
     return rc;
 }
 
-/* P29 */
-START_TEST(group_members_have_the_grace_period_of_the_fiber_that_opened_the_group)
-{
-    weft_fiber f = weft_spin(open_group_and_wait, NULL);
-    let_run();
+TEST(group_members_have_the_grace_period_of_the_fiber_that_opened_the_group)
+{ /* P29 */
+    weft_fiber f = spin_waiting(open_group_and_wait, NULL);
     ck_assert_int_eq(weft_terminate(f, 1000), 0);
     assert_left(seen[0], 1000);
     assert_left(seen[1], 1000);
 }
-END_TEST
 
 static weft_value terminate_three_children(void *arg)
 {
-    (void)arg;
     for (intptr_t i = 0; i < 3; i++)
         weft_spin(store_grace_when_cancelled, as_arg(i));
     let_run();
     return weft_terminate_children(1000);
 }
 
-/* P29: all children are cancelled at the same time, so all have the full grace period. */
-START_TEST(every_terminated_child_has_the_grace_period)
-{
+TEST(every_terminated_child_has_the_grace_period)
+{ /* P29: all children are cancelled at the same time, so all have the full grace period. */
     ck_assert_int_eq(weft_await(weft_spin(terminate_three_children, NULL)), 0);
     for (int i = 0; i < 3; i++)
         assert_left(seen[i], 1000);
 }
-END_TEST
 
-static weft_value terminate_fiber(void *arg)
-{
-    return weft_terminate(arg_id(arg), 1000);
-}
+FIBER(terminate_fiber, weft_terminate(arg_id(arg), 1000))
 
 static weft_value store_grace_after_shield(void *arg)
 {
-    (void)arg;
     weft_suspend();
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         weft_sleep(0.001);
-    }
     seen[0] = weft_grace();
     return 0;
 }
 
-/* P29, P30: the restarted fiber is no longer ending. */
-START_TEST(a_restarted_fiber_has_no_grace_period)
-{
-    weft_fiber f = weft_spin(store_grace_after_shield, NULL);
-    let_run();
+TEST(a_restarted_fiber_has_no_grace_period)
+{ /* P29, P30: the restarted fiber is no longer ending. */
+    weft_fiber f = spin_waiting(store_grace_after_shield, NULL);
     weft_fiber terminator = weft_spin(terminate_fiber, id_arg(f));
     weft_snooze();
     ck_assert_int_eq(weft_restart(f), 0);
     assert_left(seen[0], 1000);
     let_run();
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_double_eq(seen[0], 0);
     weft_await(terminator);
 }
-END_TEST
 
 /*
  * Fibers that terminate each other. The call that would never return gets -EDEADLK as its result.
@@ -246,7 +189,7 @@ static int run_terminators(terminator *t, size_t n, double grace_s)
     return sum;
 }
 
-START_TEST(fibers_that_terminate_each_other_in_a_cycle_all_end)
+TEST(fibers_that_terminate_each_other_in_a_cycle_all_end)
 {
     for (size_t n = 2; n <= 4; n++)
         for (double grace_s = 0; grace_s <= 1000; grace_s += 500) {
@@ -259,13 +202,12 @@ START_TEST(fibers_that_terminate_each_other_in_a_cycle_all_end)
             ck_assert_int_eq(run_terminators(t, n, grace_s), -EDEADLK);
         }
 }
-END_TEST
 
 /*
  * The second fiber terminates the first. The child of the first terminates the second. Either may
  * start first.
  */
-START_TEST(a_fiber_with_a_child_that_terminates_its_terminator_ends)
+TEST(a_fiber_with_a_child_that_terminates_its_terminator_ends)
 {
     for (int order = 0; order < 2; order++) {
         terminator child = {.grace_s = 1000}, parent = {.child = &child}, other = {0};
@@ -282,23 +224,4 @@ START_TEST(a_fiber_with_a_child_that_terminates_its_terminator_ends)
         if (weft_state_of(parent.id) != WEFT_DEAD)
             weft_terminate(parent.id, 0);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &deferred_calls_and_children_see_the_remaining_grace_period,
-    &a_cancel_gives_no_grace_period,
-    &an_infinite_grace_period_is_returned_as_infinity,
-    &the_remaining_grace_period_decreases_and_is_never_negative,
-    &a_shielded_cleanup_has_the_grace_period,
-    &group_members_have_the_grace_period_of_the_fiber_that_opened_the_group,
-    &every_terminated_child_has_the_grace_period,
-    &a_restarted_fiber_has_no_grace_period,
-    &fibers_that_terminate_each_other_in_a_cycle_all_end,
-    &a_fiber_with_a_child_that_terminates_its_terminator_ends,
-};
-
-int main(void)
-{
-    return run_suite("grace", tests, COUNT_OF(tests));
 }

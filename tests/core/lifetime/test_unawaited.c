@@ -2,7 +2,7 @@
  * Tests of ended fibers that are not awaited: the stored values, and the warning about their
  * number.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -13,13 +13,6 @@ enum { COUNT = 3000 };
 
 static weft_fiber fibers[COUNT];
 
-static weft_counters counters_now(void)
-{
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    return counters;
-}
-
 static void spin_all(weft_fn *fn)
 {
     for (int i = 0; i < COUNT; i++) {
@@ -29,41 +22,28 @@ static void spin_all(weft_fn *fn)
             weft_snooze();
     }
     weft_snooze();
-    ck_assert_uint_eq(counters_now().fibers, 0);
-    ck_assert_uint_eq(counters_now().fibers_unawaited, COUNT);
+    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, COUNT);
 }
 
-START_TEST(values_of_many_ended_fibers_are_stored_until_awaited)
-{
-    spin_all(return_arg);
-    for (int i = COUNT; i-- > 0;) {
-        ck_assert_int_eq(weft_state_of(fibers[i]), WEFT_DEAD);
-        ck_assert_uint_eq(weft_parent(fibers[i]), weft_self());
-        ck_assert_int_eq(weft_await(fibers[i]), i);
-        ck_assert_int_eq(weft_await(fibers[i]), -ESRCH);
-    }
-    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
-}
-END_TEST
-
-START_TEST(ended_fibers_can_be_awaited_in_any_order_while_others_end)
+TEST(ended_fibers_can_be_awaited_once_in_any_order_while_others_end)
 {
     spin_all(return_arg);
     for (int i = 0; i < COUNT; i++) {
         int at = (int)((unsigned)i * 2654435761u % COUNT);
-        if (fibers[at] == 0)
-            continue;
+        ck_assert_int_eq(weft_state_of(fibers[at]), WEFT_DEAD);
+        ck_assert_uint_eq(weft_parent(fibers[at]), weft_self());
         ck_assert_int_eq(weft_await(fibers[at]), at);
+        ck_assert_int_eq(weft_await(fibers[at]), -ESRCH);
         fibers[at] = weft_spin(return_arg, as_arg(at));
+        weft_snooze();
     }
-    weft_snooze();
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(weft_await(fibers[i]), i);
-    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
-END_TEST
 
-START_TEST(ended_fibers_can_be_awaited_together_and_selected)
+TEST(ended_fibers_can_be_awaited_together_and_selected)
 {
     spin_all(return_arg);
     static weft_value values[COUNT];
@@ -85,17 +65,12 @@ START_TEST(ended_fibers_can_be_awaited_together_and_selected)
     ck_assert_int_eq(clause.value, 400);
     ck_assert_int_eq(weft_await(fibers[400]), -ESRCH);
 }
-END_TEST
 
-static weft_value fail_loudly(void *arg)
-{
-    return weft_fail(-EIO, "broken %d", (int)(intptr_t)arg);
-}
+FIBER(fail_loudly, weft_fail(-EIO, "broken %d", (int)(intptr_t)arg))
 
 /* The children fail. The parent gets their errors from its blocking calls. */
 static weft_value spin_failing_and_await(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < COUNT; i++) {
         fibers[i] = weft_spin(fail_loudly, as_arg(i));
         weft_snooze();
@@ -109,16 +84,14 @@ static weft_value spin_failing_and_await(void *arg)
     return 0; /* all children were awaited, so no error is pending */
 }
 
-START_TEST(an_awaited_error_has_its_message_and_does_not_reach_the_parent_again)
+TEST(an_awaited_error_has_its_message_and_does_not_reach_the_parent_again)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_failing_and_await, NULL)), 0);
-    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
-END_TEST
 
 static weft_value spin_without_await(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < COUNT; i++)
         fibers[i] = weft_spin(i % 2 ? return_arg : fail_loudly, as_arg(i));
     while (weft_snooze() != 0)
@@ -126,16 +99,15 @@ static weft_value spin_without_await(void *arg)
     return 0;
 }
 
-START_TEST(values_of_ended_fibers_are_freed_with_their_parent)
+TEST(values_of_ended_fibers_are_freed_with_their_parent)
 {
     weft_await(weft_spin(spin_without_await, NULL));
-    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(weft_await(fibers[i]), -ESRCH);
 }
-END_TEST
 
-START_TEST(only_recently_ended_fibers_can_be_restarted)
+TEST(only_recently_ended_fibers_can_be_restarted)
 {
     spin_all(return_arg);
     ck_assert_int_eq(weft_restart(fibers[COUNT - 1]), 0);
@@ -147,7 +119,6 @@ START_TEST(only_recently_ended_fibers_can_be_restarted)
     ck_assert_uint_eq((weft_fiber)weft_receive(), fibers[0]);
     ck_assert_int_eq(weft_await(fibers[0]), 0);
 }
-END_TEST
 
 /* Return the bytes that malloc has handed out. 0: unknown. */
 static size_t allocated_bytes(void)
@@ -160,24 +131,22 @@ static size_t allocated_bytes(void)
 #endif
 }
 
-START_TEST(an_unawaited_fiber_takes_less_memory_than_a_record)
+TEST(an_unawaited_fiber_takes_less_memory_than_a_record)
 {
     spin_all(return_arg); /* allocates everything that the thread needs anyway */
-    enum { MORE = 60000 };
+    enum { MORE = 20000 };
     size_t before = allocated_bytes();
-    weft_counters counters = counters_now();
-    size_t stacks = counters.stacks;
+    size_t stacks = stats().stacks;
     for (int i = 0; i < MORE; i++) {
         weft_spin(return_arg, NULL);
         weft_snooze();
     }
     ck_assert_uint_lt((allocated_bytes() - before) / MORE, 96);
-    ck_assert_uint_eq(counters_now().stacks, stacks);
-    ck_assert_uint_eq(counters_now().fibers_unawaited, COUNT + MORE);
+    ck_assert_uint_eq(stats().stacks, stacks);
+    ck_assert_uint_eq(stats().fibers_unawaited, COUNT + MORE);
 }
-END_TEST
 
-START_TEST(values_of_fibers_of_other_threads_are_not_stored)
+TEST(values_of_fibers_of_other_threads_are_not_stored)
 {
     weft_fiber f = 0;
     for (int i = 0; i < 1000; i++) {
@@ -186,25 +155,24 @@ START_TEST(values_of_fibers_of_other_threads_are_not_stored)
         ck_assert_int_eq(weft_await_children(), 0);
     }
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
     f = weft_cord_spin(weft_main(), return_arg, as_arg(9));
     ck_assert_int_eq(weft_await(f), 9); /* a fiber of the same cord can await it while it lives */
 }
-END_TEST
 
-static int spin_150000_without_await(void)
+static int spin_100500_without_await(void)
 {
     weft_set_name(weft_self(), "careless");
-    for (int i = 0; i < 150000; i++) {
+    for (int i = 0; i < 100500; i++) {
         weft_spin(return_arg, NULL);
         weft_snooze();
     }
     return 0;
 }
 
-START_TEST(a_hundred_thousand_unawaited_fibers_are_reported_once_with_their_parent)
+TEST(a_hundred_thousand_unawaited_fibers_are_reported_once_with_their_parent)
 {
-    const outcome *out = run_apart(spin_150000_without_await);
+    const outcome *out = run_apart(spin_100500_without_await);
     ck_assert_int_eq(out->status, 0);
     const char *warning = strstr(out->text, "weft: 100000 children of fiber #");
     ck_assert_ptr_nonnull(warning);
@@ -213,22 +181,4 @@ START_TEST(a_hundred_thousand_unawaited_fibers_are_reported_once_with_their_pare
     /* The backtrace contains the name of the program. */
     ck_assert_ptr_nonnull(strstr(warning, "test_unawaited"));
     ck_assert_ptr_null(strstr(warning + 1, "weft: 100000"));
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &values_of_many_ended_fibers_are_stored_until_awaited,
-    &ended_fibers_can_be_awaited_in_any_order_while_others_end,
-    &ended_fibers_can_be_awaited_together_and_selected,
-    &an_awaited_error_has_its_message_and_does_not_reach_the_parent_again,
-    &values_of_ended_fibers_are_freed_with_their_parent,
-    &only_recently_ended_fibers_can_be_restarted,
-    &an_unawaited_fiber_takes_less_memory_than_a_record,
-    &values_of_fibers_of_other_threads_are_not_stored,
-    &a_hundred_thousand_unawaited_fibers_are_reported_once_with_their_parent,
-};
-
-int main(void)
-{
-    return run_suite("unawaited", tests, COUNT_OF(tests));
 }

@@ -3,12 +3,11 @@
  * call inside it. A call that has a result is never lost because a deadline passes at the same
  * time.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
 
-#define LINES 2000
+#define LINES 400
 #define TIMEOUT_S 0.0002
 /* Pauses about as often shorter than the deadline as longer, and sometimes equal. */
 #define PAUSES 5
@@ -18,13 +17,11 @@ static ssize_t gets_within(weft_stream *from, char *line, size_t room)
 {
     ssize_t n = 0;
     int rc;
-    WEFT_CANCEL_AFTER(TIMEOUT_S, rc) {
+    WEFT_CANCEL_AFTER(TIMEOUT_S, rc)
         n = weft_stream_gets(from, line, room);
-    }
     return rc < 0 ? rc : n;
 }
 
-/* Require every line once and in order. */
 static void read_numbered_lines(int fd)
 {
     weft_stream input;
@@ -41,24 +38,25 @@ static void read_numbered_lines(int fd)
     ck_assert_int_eq(weft_stream_close(&input), 0);
 }
 
-static double pause_before(int i)
+/* Write a line after each pause, in a fiber or in a thread without fibers. */
+static weft_value write_lines(int fd, bool is_thread)
 {
-    return TIMEOUT_S * (i % PAUSES + 1) / (PAUSES / 2 + 1);
-}
-
-static weft_value write_numbered_lines(void *arg)
-{
-    const int *fd = arg;
     for (int i = 0; i < LINES; i++) {
         char line[32];
-        int bytes = snprintf(line, sizeof line, "line %d\n", i);
-        if (weft_sleep(pause_before(i)) < 0 || weft_write_all(*fd, line, (size_t)bytes) < 0)
+        ssize_t bytes = snprintf(line, sizeof line, "line %d\n", i);
+        double pause_s = TIMEOUT_S * (i % PAUSES + 1) / (PAUSES / 2 + 1);
+        int slept = is_thread ? usleep((useconds_t)(pause_s * 1e6)) : weft_sleep(pause_s);
+        ssize_t n =
+            is_thread ? write(fd, line, (size_t)bytes) : weft_write_all(fd, line, (size_t)bytes);
+        if (slept < 0 || n != bytes)
             return -EIO;
     }
     return 0;
 }
 
-START_TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
+FIBER(write_numbered_lines, write_lines(*(int *)arg, false))
+
+TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -67,36 +65,23 @@ START_TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
     ck_assert_int_eq(weft_await(writer), 0);
     weft_close(fd[1]);
 }
-END_TEST
 
 static void *write_in_thread(void *arg)
 {
-    const int *fd = arg;
-    for (int i = 0; i < LINES; i++) {
-        char line[32];
-        int bytes = snprintf(line, sizeof line, "line %d\n", i);
-        usleep((useconds_t)(pause_before(i) * 1e6));
-        if (write(*fd, line, (size_t)bytes) != bytes)
-            return arg;
-    }
-    return NULL;
+    return as_arg(write_lines(*(int *)arg, true));
 }
 
-START_TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
+TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
 {
     if (is_sim())
         return; /* a descriptor of the kernel blocks the thread */
     int fd[2];
-    pthread_t writer;
-    void *fault;
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    ck_assert_int_eq(pthread_create(&writer, NULL, write_in_thread, &fd[1]), 0);
+    pthread_t writer = start_thread(write_in_thread, &fd[1]);
     read_numbered_lines(fd[0]);
-    ck_assert_int_eq(pthread_join(writer, &fault), 0);
-    ck_assert_ptr_null(fault);
+    ck_assert_ptr_null(join_thread(writer));
     close(fd[1]);
 }
-END_TEST
 
 /* Wait until the deadline has passed, without a call that the deadline could interrupt. */
 static void wait_past_deadline(const weft_scope *scope)
@@ -107,51 +92,28 @@ static void wait_past_deadline(const weft_scope *scope)
     }
 }
 
-START_TEST(a_deadline_that_interrupted_no_call_has_not_timed_out)
+TEST(a_deadline_that_passed_between_calls_or_in_a_shield_times_out_only_if_a_call_follows)
 {
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
-    wait_past_deadline(&scope);
-    ck_assert(weft_scope_is_cancelled(&scope));
-    ck_assert_int_eq(weft_scope_close(&scope), 0);
-
+    for (int i = 0; i < 4; i++) {
+        bool is_shielded = i % 2 == 0, follows = i / 2 == 0;
+        weft_scope scope;
+        ck_assert_int_eq(weft_scope_open(&scope, 0.0001), 0);
+        if (is_shielded)
+            WEFT_SHIELD(INFINITY)
+                ck_assert_int_eq(weft_sleep(0.001), 0);
+        else
+            wait_past_deadline(&scope);
+        ck_assert(weft_scope_is_cancelled(&scope));
+        if (follows)
+            ck_assert_int_eq(weft_snooze(), -ECANCELED);
+        ck_assert_int_eq(weft_scope_close(&scope), follows ? -ETIMEDOUT : 0);
+    }
     int rc = 1;
     WEFT_CANCEL_AFTER(0, rc) {}
     ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
-START_TEST(a_call_refused_after_the_deadline_has_timed_out)
-{
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
-    wait_past_deadline(&scope);
-    ck_assert_int_eq(weft_snooze(), -ECANCELED);
-    ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
-
-    int rc = 1;
-    WEFT_CANCEL_AFTER(0, rc)
-        ck_assert_int_eq(weft_sleep(1), -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-}
-END_TEST
-
-START_TEST(a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows)
-{
-    for (int follows = 0; follows < 2; follows++) {
-        weft_scope outer;
-        ck_assert_int_eq(weft_scope_open(&outer, 0.0001), 0);
-        WEFT_SHIELD(INFINITY)
-            ck_assert_int_eq(weft_sleep(0.001), 0);
-        ck_assert(weft_scope_is_cancelled(&outer));
-        if (follows)
-            ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        ck_assert_int_eq(weft_scope_close(&outer), follows ? -ETIMEDOUT : 0);
-    }
-}
-END_TEST
-
-START_TEST(of_two_expired_deadlines_the_first_times_out)
+TEST(of_two_expired_deadlines_the_first_times_out)
 {
     weft_scope outer, inner;
     for (int is_outer = 0; is_outer < 2; is_outer++) {
@@ -164,22 +126,6 @@ START_TEST(of_two_expired_deadlines_the_first_times_out)
         ck_assert_int_eq(weft_scope_close(&outer), is_outer ? -ETIMEDOUT : 0);
     }
 }
-END_TEST
-
-START_TEST(a_scope_cancelled_by_a_call_never_times_out)
-{
-    weft_scope outer, inner;
-    ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
-    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
-    ck_assert_int_eq(weft_scope_cancel(&inner), 0);
-    ck_assert_int_eq(weft_sleep(1), -ECANCELED);
-    WEFT_SHIELD(INFINITY)
-        ck_assert_int_eq(weft_sleep(0.002), 0);
-    ck_assert_int_eq(weft_sleep(1), -ECANCELED); /* still because of the inner scope */
-    ck_assert_int_eq(weft_scope_close(&inner), 0);
-    ck_assert_int_eq(weft_scope_close(&outer), 0);
-}
-END_TEST
 
 /* Wait for a stop if there is an argument, else for the deadline. */
 static weft_value sleep_in_scope_until_stopped(void *arg)
@@ -193,18 +139,16 @@ static weft_value sleep_in_scope_until_stopped(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
+TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
 {
-    weft_fiber f = weft_spin(sleep_in_scope_until_stopped, trail);
-    let_run();
+    weft_fiber f = spin_waiting(sleep_in_scope_until_stopped, trail);
     ck_assert_int_eq(weft_terminate(f, 1), 0);
     ck_assert_trail("stopped ");
     ck_assert_int_eq(weft_await(weft_spin(sleep_in_scope_until_stopped, NULL)), 0);
     ck_assert_trail("stopped late ");
 }
-END_TEST
 
-START_TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
+TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
@@ -213,9 +157,8 @@ START_TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
     wait_past_deadline(&scope);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
-START_TEST(calls_with_an_available_result_do_not_time_out)
+TEST(calls_with_an_available_result_do_not_time_out)
 {
     weft_mutex mutex = {0};
     weft_chan *chan = weft_chan_new(1);
@@ -233,20 +176,9 @@ START_TEST(calls_with_an_available_result_do_not_time_out)
     ck_assert_int_eq(weft_scope_close(&scope), is_refused ? -ETIMEDOUT : 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not)
+TEST(a_group_that_has_finished_has_not_timed_out)
 {
-    int late = 1, rc = 1;
-    WEFT_CANCEL_AFTER(0.001, late) {
-        weft_group g;
-        ck_assert_int_eq(weft_group_open(&g), 0);
-        weft_group_spin(&g, sleep_forever, NULL);
-        rc = weft_group_close(&g);
-    }
-    ck_assert_int_eq(rc, -ECANCELED);
-    ck_assert_int_eq(late, -ETIMEDOUT);
-
     weft_scope scope;
     weft_group g;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
@@ -256,10 +188,9 @@ START_TEST(a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_
     ck_assert_int_eq(weft_group_close(&g), 0);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
 /* The stream accepts a part of the text. The deadline interrupts the write of the rest. */
-START_TEST(a_partial_write_to_a_stream_has_not_timed_out)
+TEST(a_partial_write_to_a_stream_has_not_timed_out)
 {
     static char text[1 << 20];
     int fd[2];
@@ -277,9 +208,8 @@ START_TEST(a_partial_write_to_a_stream_has_not_timed_out)
     weft_close(fd[0]);
     (void)weft_stream_close(&output);
 }
-END_TEST
 
-START_TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
+TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
 {
     int fd[2];
     char bytes[8];
@@ -293,26 +223,4 @@ START_TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
     ck_assert_int_eq(rc, 0);
     weft_close(fd[0]);
     weft_close(fd[1]);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_line_that_arrived_before_the_deadline_is_never_lost,
-    &a_line_from_another_thread_is_never_lost_to_a_deadline,
-    &a_deadline_that_interrupted_no_call_has_not_timed_out,
-    &a_call_refused_after_the_deadline_has_timed_out,
-    &a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows,
-    &of_two_expired_deadlines_the_first_times_out,
-    &a_scope_cancelled_by_a_call_never_times_out,
-    &a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out,
-    &an_error_of_a_child_that_ends_the_call_is_not_a_timeout,
-    &calls_with_an_available_result_do_not_time_out,
-    &a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not,
-    &a_partial_write_to_a_stream_has_not_timed_out,
-    &bytes_of_a_partial_receive_are_not_lost_to_the_deadline,
-};
-
-int main(void)
-{
-    return run_suite("deadline", tests, COUNT_OF(tests));
 }

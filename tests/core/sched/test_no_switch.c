@@ -1,5 +1,5 @@
-/* T106: tests of sections in which switching is forbidden. test_process_exit.c has more. */
-#include "support/support.h"
+/* T106: tests of sections in which switching is forbidden. */
+#include "support/suite.h"
 
 #include <poll.h>
 
@@ -13,105 +13,40 @@ static int ends[2];
 
 static weft_value lock_and_suspend(void *arg)
 {
-    (void)arg;
     weft_mutex_lock(&locked);
     return weft_suspend();
 }
 
-static long call_sleep(void)
-{
-    return weft_sleep(0.001);
-}
+/* The result of each call that would switch. */
+#define CALLS_MAX 32
 
-static long call_snooze(void)
-{
-    return weft_snooze();
-}
-
-static long call_suspend(void)
-{
-    return weft_suspend();
-}
-
-static long call_await(void)
-{
-    return weft_await(other);
-}
-
-static long call_await_children(void)
-{
-    return weft_await_children();
-}
-
-static long call_await_any(void)
+static size_t make_calls(weft_value *results)
 {
     weft_value value;
-    return weft_await_any(&other, 1, &value);
-}
-
-static long call_transfer(void)
-{
-    return weft_transfer(other, 0);
-}
-
-static long call_receive(void)
-{
-    return weft_receive();
-}
-
-static long call_read(void)
-{
     char byte;
-    return weft_read(ends[0], &byte, 1);
-}
-
-static long call_wait_fd(void)
-{
-    return weft_wait_fd(ends[0], POLLIN);
-}
-
-static long call_send(void)
-{
-    return weft_chan_send(chan, 1);
-}
-
-static long call_recv(void)
-{
-    return weft_chan_recv(chan);
-}
-
-static long call_lock(void)
-{
-    return weft_mutex_lock(&locked);
-}
-
-static long call_cond_wait(void)
-{
-    return weft_cond_wait(&cond, &own_mutex);
-}
-
-static long call_sem_wait(void)
-{
-    return weft_sem_wait(&empty);
-}
-
-static long call_event_wait(void)
-{
-    return weft_event_wait(&unset);
-}
-
-static long call_select(void)
-{
     weft_clause clauses[] = {weft_clause_recv(chan), weft_clause_time(60)};
-    return weft_select(clauses, COUNT_OF(clauses));
+    const weft_value all[] = {
+        weft_sleep(0.001),
+        weft_snooze(),
+        weft_suspend(),
+        weft_await(other),
+        weft_await_any(&other, 1, &value),
+        weft_transfer(other, 0),
+        weft_await_children(),
+        weft_receive(),
+        weft_read(ends[0], &byte, 1),
+        weft_wait_fd(ends[0], POLLIN),
+        weft_chan_send(chan, 1),
+        weft_chan_recv(chan),
+        weft_mutex_lock(&locked),
+        weft_cond_wait(&cond, &own_mutex),
+        weft_sem_wait(&empty),
+        weft_event_wait(&unset),
+        weft_select(clauses, COUNT_OF(clauses)),
+    };
+    memcpy(results, all, sizeof all);
+    return COUNT_OF(all);
 }
-
-static long (*const calls[])(void) = {
-    call_sleep,      call_snooze,         call_suspend, call_await,     call_await_any,
-    call_transfer,   call_await_children, call_receive, call_read,      call_wait_fd,
-    call_send,       call_recv,           call_lock,    call_cond_wait, call_sem_wait,
-    call_event_wait, call_select,
-};
 
 static void open_all(void)
 {
@@ -126,68 +61,70 @@ static bool has_switched;
 
 static weft_value note_switch(void *arg)
 {
-    (void)arg;
     has_switched = true;
     return 0;
 }
 
-/* Return the number of the first call that does not fail with -EPERM, from 1. 0: all do. */
 static int make_all_calls(void)
 {
+    weft_value results[CALLS_MAX];
     open_all();
     weft_go(note_switch, NULL);
-    for (size_t i = 0; i < COUNT_OF(calls); i++) {
-        weft_no_switch_begin();
-        long rc = calls[i]();
-        weft_no_switch_end();
-        if (rc != -EPERM || has_switched)
+    weft_no_switch_begin();
+    weft_no_switch_begin(); /* sections nest */
+    size_t count = make_calls(results);
+    weft_no_switch_end();
+    results[count++] = weft_snooze();
+    weft_no_switch_end();
+    for (size_t i = 0; i < count; i++)
+        if (results[i] != -EPERM || has_switched)
             return (int)i + 1;
-    }
-    fprintf(stderr, "I am #%llu\n", (unsigned long long)weft_self());
+    fprintf(stderr, "I am #%llu, %zu calls.\n", (unsigned long long)weft_self(), count);
+    weft_no_switch_end();                              /* one call too many does no harm */
     bool is_fine = weft_snooze() == 0 && has_switched; /* no effect remains */
     weft_mutex_unlock(&own_mutex);
     weft_chan_free(chan);
-    weft_close(ends[0]);
-    weft_close(ends[1]);
+    close_fd_pair(ends);
     weft_schedule(other, 0);
     return is_fine && weft_await(other) == 0 ? 0 : 100;
 }
 
-/* T106 */
-START_TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
-{
+TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
+{ /* T106 */
     const outcome *o = run_apart(make_all_calls);
     ck_assert_msg(o->status == 0, "status %d, stderr:\n%.300s", o->status, o->text);
     char expected[64];
-    const char *id = strstr(o->text, "I am #");
-    ck_assert_ptr_nonnull(id);
-    snprintf(expected, sizeof expected, "fiber %.*s 'main' tried to switch",
-             (int)strcspn(id + 5, "\n"), id + 5);
-    ck_assert_uint_eq(count_in(o->text, expected), COUNT_OF(calls));
+    unsigned long long id;
+    size_t count;
+    const char *line = strstr(o->text, "I am #");
+    ck_assert_ptr_nonnull(line);
+    ck_assert_int_eq(sscanf(line, "I am #%llu, %zu", &id, &count), 2);
+    snprintf(expected, sizeof expected, "fiber #%llu 'main' tried to switch", id);
+    ck_assert_uint_eq(count_in(o->text, expected), count);
 }
-END_TEST
 
-static int switch_in_another(void)
+static weft_value end_forbidden(void *arg)
 {
     weft_no_switch_begin();
-    weft_fiber f = weft_spin(suspend, NULL);
+    return (weft_value)arg;
+}
+
+TEST_PROGRAM(a_no_switch_section_applies_only_to_its_fiber_and_ends_with_it, 0, "")
+{ /* T106 */
+    weft_no_switch_begin();
+    weft_fiber f = weft_spin(end_forbidden, as_arg(7));
+    bool is_fine = weft_state_of(f) == WEFT_RUNNABLE && weft_schedule(f, 0) == 0;
     weft_no_switch_end();
-    weft_snooze();
-    if (weft_state_of(f) != WEFT_WAITING) /* the section applies only to main */
+    if (!is_fine || weft_await(f) != 7)
         return 1;
+    f = weft_spin(suspend, NULL); /* on the same record */
+    weft_snooze();
     weft_schedule(f, 7);
     return weft_await(f) == 7 ? 0 : 2;
 }
 
-/* T106 */
-START_TEST(a_no_switch_section_applies_only_to_its_fiber)
-{
-    assert_silent(run_apart(switch_in_another), 0);
-}
-END_TEST
-
-static int make_calls_that_need_not_wait(void)
-{
+TEST_PROGRAM(calls_with_an_available_result_work_where_switching_is_forbidden, 0, "")
+{ /* T106 */
     open_all();
     weft_fiber ended = weft_spin(return_arg, as_arg(7));
     weft_tell(weft_self(), 8);
@@ -197,22 +134,4 @@ static int make_calls_that_need_not_wait(void)
     is_fine = is_fine && weft_mutex_unlock(&own_mutex) == 0 && weft_mutex_lock(&own_mutex) == 0;
     weft_no_switch_end();
     return is_fine ? 0 : 1;
-}
-
-/* T106 */
-START_TEST(calls_with_an_available_result_work_where_switching_is_forbidden)
-{
-    assert_silent(run_apart(make_calls_that_need_not_wait), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id,
-    &a_no_switch_section_applies_only_to_its_fiber,
-    &calls_with_an_available_result_work_where_switching_is_forbidden,
-};
-
-int main(void)
-{
-    return run_suite("no_switch", tests, COUNT_OF(tests));
 }

@@ -1,9 +1,8 @@
 /* Tests of parking: a parked fiber does not run, even if it is scheduled or cancelled. */
-#include "support/support.h"
+#include "support/suite.h"
 
-/* P14 */
-START_TEST(a_parked_fiber_runs_with_its_value_once_unparked)
-{
+TEST(a_parked_fiber_runs_with_its_value_once_unparked)
+{ /* P14 */
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_snooze();
     ck_assert_int_eq(weft_park(f), 0);
@@ -17,11 +16,9 @@ START_TEST(a_parked_fiber_runs_with_its_value_once_unparked)
     ck_assert_int_eq(weft_await(f), 2);
     ck_assert_trail("f");
 }
-END_TEST
 
-/* P14 */
-START_TEST(a_fiber_can_be_parked_while_runnable_and_before_it_runs)
-{
+TEST(a_fiber_can_be_parked_while_runnable_and_before_it_runs)
+{ /* P14 */
     weft_fiber f = weft_spin(mark_and_return, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
     ck_assert_int_eq(weft_park(f), 0);
@@ -38,7 +35,6 @@ START_TEST(a_fiber_can_be_parked_while_runnable_and_before_it_runs)
     ck_assert_trail("gf");
     ck_assert_int_eq(weft_await(g), 3);
 }
-END_TEST
 
 static weft_value sleep_and_mark(void *arg)
 {
@@ -47,9 +43,8 @@ static weft_value sleep_and_mark(void *arg)
     return 0;
 }
 
-/* P14 */
-START_TEST(a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled)
-{
+TEST(a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled)
+{ /* P14 */
     weft_fiber f = weft_spin(sleep_and_mark, "f");
     weft_snooze();
     ck_assert_int_eq(weft_park(f), 0);
@@ -60,11 +55,9 @@ START_TEST(a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("f");
 }
-END_TEST
 
-/* P14 */
-START_TEST(a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked)
-{
+TEST(a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked)
+{ /* P14 */
     weft_fiber f = spin_suspended();
     weft_park(f);
     weft_cancel(f);
@@ -73,7 +66,6 @@ START_TEST(a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked)
     weft_unpark(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
 }
-END_TEST
 
 static weft_value park_starter(void *arg)
 {
@@ -88,9 +80,8 @@ static weft_value unpark_fiber(void *arg)
     return weft_unpark(arg_id(arg));
 }
 
-/* P14 */
-START_TEST(a_fiber_can_be_parked_while_it_starts_another)
-{
+TEST(a_fiber_can_be_parked_while_it_starts_another)
+{ /* P14 */
     weft_spin(unpark_fiber, id_arg(weft_self()));
     weft_fiber f = weft_new(park_starter, id_arg(weft_self()));
     ck_assert_int_eq(weft_start(f), 0);
@@ -98,30 +89,13 @@ START_TEST(a_fiber_can_be_parked_while_it_starts_another)
     weft_snooze();
     ck_assert_trail("parked unparks back");
 }
-END_TEST
 
-/* P14 */
-START_TEST(parking_self_or_an_ended_fiber_is_refused)
-{
+TEST(parking_self_or_an_ended_fiber_is_refused)
+{ /* P14 */
     weft_fiber f = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_park(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_unpark(weft_self()), 0);
     weft_snooze();
     ck_assert_int_eq(weft_park(f), -ESRCH);
     ck_assert_int_eq(weft_unpark(f), -ESRCH);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_parked_fiber_runs_with_its_value_once_unparked,
-    &a_fiber_can_be_parked_while_runnable_and_before_it_runs,
-    &a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled,
-    &a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked,
-    &a_fiber_can_be_parked_while_it_starts_another,
-    &parking_self_or_an_ended_fiber_is_refused,
-};
-
-int main(void)
-{
-    return run_suite("park", tests, COUNT_OF(tests));
 }

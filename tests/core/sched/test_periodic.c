@@ -1,7 +1,7 @@
 /*
  * Tests of delayed calls, periodic calls, and loops with a rate limit: when they run, and when not.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static double begin;
 static double runs[32]; /* times of the runs in seconds after begin */
@@ -43,7 +43,7 @@ static weft_value note_run_and_return(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
+TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
 {
     reset_runs();
     weft_fiber f = weft_after(0.005, note_run_and_return, as_arg(7));
@@ -52,10 +52,15 @@ START_TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
     assert_ran_at(0, 0.005);
     ck_assert_uint_eq(runs_count, 1);
     ck_assert_uint_eq(armed_timers(), 0);
+    f = weft_after(0, run_for_ms, NULL);
+    weft_await_children();
+    ck_assert_uint_eq(runs_count, 2);
+    ck_assert_int_eq(weft_await(f), -ESRCH); /* nothing remains */
+    ck_assert_int_eq(weft_restart(f), -ESRCH);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
-END_TEST
 
-START_TEST(delayed_calls_run_in_order_of_their_times)
+TEST(delayed_calls_run_in_order_of_their_times)
 {
     weft_after(0, mark_and_return, "1");
     weft_after(0.001, mark_and_return, "2");
@@ -69,11 +74,9 @@ START_TEST(delayed_calls_run_in_order_of_their_times)
     weft_await(last);
     ck_assert_trail("123456");
 }
-END_TEST
 
-/* P47 */
-START_TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
-{
+TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
+{ /* P47 */
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
     reset_runs();
@@ -95,41 +98,27 @@ START_TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
     weft_cancel(again);
     weft_cancel(f);
 }
-END_TEST
 
-START_TEST(a_call_cancelled_before_its_time_never_runs)
+TEST(a_call_cancelled_before_its_time_never_runs_and_an_infinite_delay_arms_no_timer)
 {
     weft_fiber before = weft_after(60, mark_and_return, "ran");
-    weft_cancel(before); /* before its fiber ran */
-    ck_assert_int_eq(weft_await(before), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(before), -ECANCELED); /* before its fiber ran */
     weft_fiber f = weft_after(60, mark_and_return, "ran");
     weft_fiber every = weft_every(60, mark_and_return, "ran");
+    weft_after(INFINITY, mark_and_return, "ran");
+    weft_every(INFINITY, mark_and_return, "ran");
+    weft_every(1e300, mark_and_return, "ran");
     let_run();
     ck_assert_uint_eq(armed_timers(), 2);
     ck_assert_int_eq(weft_terminate(every, 60), 0);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 3);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(an_infinite_delay_arms_no_timer)
-{
-    weft_fiber f = weft_after(INFINITY, mark_and_return, "ran");
-    weft_fiber every = weft_every(INFINITY, mark_and_return, "ran");
-    weft_fiber far = weft_every(1e300, mark_and_return, "ran");
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(every), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(far), WEFT_WAITING);
-    ck_assert_uint_eq(armed_timers(), 0);
-}
-END_TEST
-
-/* P30 */
-START_TEST(a_restarted_delayed_call_waits_for_the_full_delay)
-{
+TEST(a_restarted_delayed_call_waits_for_the_full_delay)
+{ /* P30 */
     reset_runs();
     weft_fiber f = weft_after(0.002, run_for_ms, NULL);
     if (is_sim()) { /* on other backends it may have run by then */
@@ -142,25 +131,9 @@ START_TEST(a_restarted_delayed_call_waits_for_the_full_delay)
         weft_sleep(0.001);
     ck_assert_uint_eq(runs_count, 1);
 }
-END_TEST
 
-START_TEST(nothing_remains_of_a_delayed_call_that_has_ended)
-{
-    reset_runs();
-    weft_fiber f = weft_after(0, run_for_ms, NULL);
-    weft_await_children();
-    ck_assert_uint_eq(runs_count, 1);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_int_eq(weft_restart(f), -ESRCH);
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers_unawaited, 0);
-}
-END_TEST
-
-/* P64 */
-START_TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
-{
+TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
+{ /* P64 */
     weft_fiber f[] = {
         weft_after(60, mark_and_return, "ran"),
         weft_every(60, mark_and_return, "ran"),
@@ -173,46 +146,32 @@ START_TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
     }
     ck_assert_trail("once ");
 }
-END_TEST
 
-static int suspend_until_delayed_calls_end(void)
-{
-    static int count;
-    weft_after(0.002, increment_int, &count);
-    weft_after(0.003, increment_int, &count);
-    return weft_suspend() == 0 && count == 2 ? 0 : 1;
-}
-
-static weft_value stop_at_three(void *arg)
+static weft_value fail_at_three(void *arg)
 {
     int *count = arg;
-    return ++*count < 3 ? 0 : weft_fail(-EPIPE, "that will do");
+    return ++*count < 3 ? 1 : weft_fail(-EIO, "broken");
 }
 
-static int suspend_until_ticks_end(void)
+TEST_PROGRAM(main_waits_for_delayed_and_periodic_calls, 0, "")
 {
-    static int count;
-    weft_every(0.001, stop_at_three, &count);
-    bool has_failed = weft_suspend() == -EPIPE;
+    int count = 0;
+    weft_after(0.002, increment_int, &count);
+    weft_after(0.003, increment_int, &count);
+    if (weft_suspend() != 0 || count != 2)
+        return 1;
+    weft_every(0.001, fail_at_three, &count);
+    bool has_failed = weft_suspend() == -EIO;
     weft_error_clear(); /* an expected error */
-    return has_failed && count == 3 ? 0 : 1;
+    return has_failed && count == 3 ? 0 : 2;
 }
 
-START_TEST(main_waits_for_delayed_and_periodic_calls)
-{
-    ck_assert_quiet(run_apart(suspend_until_delayed_calls_end), 0);
-    ck_assert_quiet(run_apart(suspend_until_ticks_end), 0);
-}
-END_TEST
-
-/* P47 */
-START_TEST(ticks_are_at_multiples_of_the_period)
-{
+TEST(ticks_are_at_multiples_of_the_period)
+{ /* P47 */
     reset_runs();
     weft_fiber f = weft_every(0.003, run_for_ms, as_arg(1));
     weft_sleep(0.0315);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     for (size_t i = 0; is_sim() && i < 10; i++)
         assert_ran_at(i, 0.003 * (double)(i + 1));
     for (size_t i = 1; i < runs_count; i++) /* a late tick does not delay the next one */
@@ -221,7 +180,6 @@ START_TEST(ticks_are_at_multiples_of_the_period)
     if (is_sim())
         ck_assert_uint_eq(runs_count, 10);
 }
-END_TEST
 
 static weft_value note_tick(void *arg)
 {
@@ -233,7 +191,7 @@ static weft_value note_tick(void *arg)
  * P47: the period is not a whole number of nanoseconds. An error of a third of a nanosecond per
  * tick would accumulate.
  */
-START_TEST(hundreds_of_thousands_of_ticks_do_not_drift)
+TEST(hundreds_of_thousands_of_ticks_do_not_drift)
 {
     if (!is_sim())
         return;
@@ -241,56 +199,31 @@ START_TEST(hundreds_of_thousands_of_ticks_do_not_drift)
     reset_runs();
     weft_fiber f = weft_every(1.0 / 3, note_tick, &last);
     weft_sleep(100000.1);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_double_eq_tol(last, 100000, 1e-5);
 }
-END_TEST
 
-/* P47 */
-START_TEST(ticks_missed_during_a_long_run_are_skipped)
-{
-    reset_runs();
-    weft_fiber f = weft_every(0.010, run_for_ms, as_arg(50));
-    weft_sleep(0.305);
-    weft_cancel(f);
-    weft_await(f);
-    ck_assert_uint_ge(runs_count, 1);
-    for (size_t i = 1; i < runs_count; i++)
-        ck_assert_double_ge(runs[i] - runs[i - 1], 0.050 - 1e-9);
-    if (is_sim()) { /* a run takes slightly more than 50 ms, so the sixth tick is next */
-        ck_assert_uint_eq(runs_count, 5);
-        for (size_t i = 0; i < runs_count; i++)
-            assert_ran_at(i, 0.010 + 0.060 * (double)i);
+TEST(ticks_missed_during_a_long_run_are_skipped_and_the_others_keep_their_times)
+{ /* P47 */
+    /* A run takes slightly more than 50 ms, so the sixth tick is next. */
+    static const double rows[][2] = {{50, 0.060}, {45, 0.050}};
+    for (int row = 0; row < 2; row++) {
+        reset_runs();
+        weft_fiber f = weft_every(0.010, run_for_ms, as_arg((weft_value)rows[row][0]));
+        weft_sleep(0.205);
+        cancel_and_await(f);
+        ck_assert_uint_ge(runs_count, 1);
+        for (size_t i = 1; i < runs_count; i++)
+            ck_assert_double_ge(runs[i] - runs[i - 1], rows[row][0] * 1e-3 - 1e-9);
+        for (size_t i = 0; i < runs_count && is_sim(); i++)
+            assert_ran_at(i, 0.010 + rows[row][1] * (double)i);
+        if (is_sim())
+            ck_assert_uint_eq(runs_count, 4);
     }
 }
-END_TEST
 
-/* P47 */
-START_TEST(ticks_keep_their_times_after_a_long_run)
-{
-    if (!is_sim())
-        return;
-    reset_runs();
-    weft_fiber f = weft_every(0.010, run_for_ms, as_arg(45));
-    weft_sleep(0.220);
-    weft_cancel(f);
-    weft_await(f);
-    ck_assert_uint_eq(runs_count, 5);
-    for (size_t i = 0; i < runs_count; i++)
-        assert_ran_at(i, 0.010 + 0.050 * (double)i);
-}
-END_TEST
-
-static weft_value fail_at_three(void *arg)
-{
-    int *count = arg;
-    return ++*count < 3 ? 1 : weft_fail(-EIO, "broken");
-}
-
-/* P47, P19 */
-START_TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
-{
+TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
+{ /* P47, P19 */
     int count = 0;
     ck_assert_int_eq(weft_await(weft_every(0.001, fail_at_three, &count)), -EIO);
     ck_assert_int_eq(count, 3);
@@ -305,11 +238,9 @@ START_TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
     weft_every(0.001, fail_with, as_arg(-ENOENT));
     ck_assert_int_eq(weft_sleep(60), -ENOENT); /* the error is not awaited, so the parent gets it */
 }
-END_TEST
 
-/* P47 */
-START_TEST(a_throttled_loop_keeps_its_rate)
-{
+TEST(a_throttled_loop_keeps_its_rate)
+{ /* P47 */
     reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 50, 5), 0);
     ck_assert_slept(begin, 0.080);
@@ -321,7 +252,6 @@ START_TEST(a_throttled_loop_keeps_its_rate)
     ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 1e-300, 1), 0);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static weft_value run_long_first(void *arg)
 {
@@ -329,36 +259,31 @@ static weft_value run_long_first(void *arg)
     return run_for_ms(is_first ? arg : NULL);
 }
 
-/* P47 */
-START_TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
-{
+TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
+{ /* P47 */
     reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_long_first, as_arg(50), 100, 4), 0);
     ck_assert_double_ge(runs[1], 0.050 - 1e-9);
     for (size_t i = 2; i < 4; i++)
         assert_ran_at(i, 0.050 + 0.010 * (double)(i - 1));
 }
-END_TEST
 
-/* P47 */
-START_TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
-{
+TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
+{ /* P47 */
     reset_runs();
     weft_fiber f = weft_spin_loop(run_for_ms, NULL, 200);
     ck_assert_uint_eq(runs_count, 0);
     weft_snooze();
     ck_assert_uint_eq(runs_count, 1);
     weft_sleep(0.0175);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     for (size_t i = 0; i < runs_count; i++)
         assert_ran_at(i, 0.005 * (double)i);
     if (is_sim())
         ck_assert_uint_eq(runs_count, 4);
 }
-END_TEST
 
-START_TEST(a_loop_without_a_rate_lets_other_fibers_run)
+TEST(a_loop_without_a_rate_lets_other_fibers_run)
 {
     int count = 0, other = 0;
     weft_fiber f = weft_spin_loop(increment_int, &count, INFINITY);
@@ -373,24 +298,17 @@ START_TEST(a_loop_without_a_rate_lets_other_fibers_run)
     weft_cancel(h);
     ck_assert_int_eq(weft_throttled_loop(increment_int, &count, INFINITY, 3), 0);
 }
-END_TEST
 
-static weft_value run_throttled_loop(void *arg)
-{
-    return weft_throttled_loop(increment_int, arg, 1, 0);
-}
+FIBER(run_throttled_loop, weft_throttled_loop(increment_int, arg, 1, 0))
 
-/* P41 */
-START_TEST(an_interrupted_throttled_loop_returns_the_reason)
-{
+TEST(an_interrupted_throttled_loop_returns_the_reason)
+{ /* P41 */
     int count = 0, rc = 1;
-    WEFT_CANCEL_AFTER(0.002, rc) {
+    WEFT_CANCEL_AFTER(0.002, rc)
         ck_assert_int_eq(weft_throttled_loop(increment_int, &count, 1, 0), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(count, 1);
-    weft_fiber f = weft_spin(run_throttled_loop, &count);
-    let_run();
+    weft_fiber f = spin_waiting(run_throttled_loop, &count);
     weft_raise(f, -EIO, "raised");
     ck_assert_int_eq(weft_await(f), -EIO);
     f = weft_spin(run_throttled_loop, &count);
@@ -400,60 +318,21 @@ START_TEST(an_interrupted_throttled_loop_returns_the_reason)
     ck_assert_int_eq(count, 3);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
-START_TEST(bad_times_rates_and_functions_are_refused_with_a_message)
+TEST(bad_times_rates_and_functions_are_refused_with_a_message)
 {
-    static const double times[] = {-1, -1e-300, NAN, -INFINITY, 0};
+    static const double times[] = {0, -1, -1e-300, NAN, -INFINITY, 1};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
-        weft_error_clear();
-        if (i < 4) {
-            ck_assert_uint_eq(weft_after(times[i], suspend, NULL), 0);
-            ck_assert_any_error(-EINVAL);
+        weft_fn *fn = times[i] == 1 ? NULL : suspend;       /* a good time with a bad function */
+        for (int kind = i == 0 ? 1 : 0; kind < 4; kind++) { /* weft_after accepts 0 */
             weft_error_clear();
+            weft_value result = kind == 0   ? (weft_value)weft_after(times[i], fn, NULL)
+                                : kind == 1 ? (weft_value)weft_every(times[i], fn, NULL)
+                                : kind == 2 ? (weft_value)weft_spin_loop(fn, NULL, times[i])
+                                            : weft_throttled_loop(fn, NULL, times[i], 1);
+            ck_assert_int_eq(result, kind < 3 ? 0 : -EINVAL);
+            ck_assert_any_error(-EINVAL);
         }
-        ck_assert_uint_eq(weft_every(times[i], suspend, NULL), 0);
-        ck_assert_any_error(-EINVAL);
-        weft_error_clear();
-        ck_assert_uint_eq(weft_spin_loop(suspend, NULL, times[i]), 0);
-        ck_assert_any_error(-EINVAL);
-        weft_error_clear();
-        ck_assert_int_eq(weft_throttled_loop(suspend, NULL, times[i], 1), -EINVAL);
-        ck_assert_any_error(-EINVAL);
     }
-    ck_assert_uint_eq(weft_after(1, NULL, NULL), 0);
-    ck_assert_uint_eq(weft_every(1, NULL, NULL), 0);
-    ck_assert_uint_eq(weft_spin_loop(NULL, NULL, 1), 0);
-    ck_assert_int_eq(weft_throttled_loop(NULL, NULL, 1, 1), -EINVAL);
-    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &after_runs_the_function_once_and_its_value_can_be_awaited,
-    &delayed_calls_run_in_order_of_their_times,
-    &the_time_counts_from_the_call_and_not_from_the_first_run,
-    &a_call_cancelled_before_its_time_never_runs,
-    &an_infinite_delay_arms_no_timer,
-    &a_restarted_delayed_call_waits_for_the_full_delay,
-    &nothing_remains_of_a_delayed_call_that_has_ended,
-    &an_interrupted_wait_ends_the_fiber_with_the_error,
-    &main_waits_for_delayed_and_periodic_calls,
-    &ticks_are_at_multiples_of_the_period,
-    &hundreds_of_thousands_of_ticks_do_not_drift,
-    &ticks_missed_during_a_long_run_are_skipped,
-    &ticks_keep_their_times_after_a_long_run,
-    &an_error_of_the_function_ends_the_fiber_with_that_error,
-    &a_throttled_loop_keeps_its_rate,
-    &late_runs_of_a_throttled_loop_do_not_cause_a_burst,
-    &a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled,
-    &a_loop_without_a_rate_lets_other_fibers_run,
-    &an_interrupted_throttled_loop_returns_the_reason,
-    &bad_times_rates_and_functions_are_refused_with_a_message,
-};
-
-int main(void)
-{
-    return run_suite("recur", tests, COUNT_OF(tests));
 }

@@ -1,11 +1,10 @@
 /*
  * Tests of scheduling: the order of the run queue, weft_schedule, weft_suspend, and fiber states.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
-/* P1 */
-START_TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
-{
+TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
+{ /* P1 */
     weft_spin(mark_and_return, "a");
     weft_spin(mark_and_return, "b");
     weft_go(mark_and_return, "c");
@@ -13,7 +12,6 @@ START_TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_trail("abc");
 }
-END_TEST
 
 static weft_value mark_three_times(void *arg)
 {
@@ -24,50 +22,43 @@ static weft_value mark_three_times(void *arg)
     return 0;
 }
 
-/* P2 */
-START_TEST(snoozing_fibers_alternate)
-{
+TEST(snoozing_fibers_alternate)
+{ /* P2 */
     weft_spin(mark_three_times, "0");
     weft_spin(mark_three_times, "1");
     weft_spin(mark_three_times, "2");
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("012012012");
 }
-END_TEST
 
 static weft_value spin_two(void *arg)
 {
-    (void)arg;
     mark("a ");
     weft_spin(mark_and_return, "a1 ");
     weft_spin(mark_and_return, "a2 ");
     return weft_await_children();
 }
 
-/* P3 */
-START_TEST(a_child_spun_by_a_child_runs_after_those_already_queued)
-{
+TEST(a_child_spun_by_a_child_runs_after_those_already_queued)
+{ /* P3 */
     weft_spin(spin_two, NULL);
     weft_spin(mark_and_return, "b ");
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("a b a1 a2 ");
 }
-END_TEST
 
 static int resumed;
 
 static weft_value count_resumes(void *arg)
 {
-    (void)arg;
     weft_value last = 0;
     for (weft_value v; (v = weft_suspend()) > 0; resumed++)
         last = v;
     return last;
 }
 
-/* P4, T3 */
-START_TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value)
-{
+TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value)
+{ /* P4, T3 */
     weft_fiber f = weft_spin(count_resumes, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_schedule(f, 1), 0);
@@ -78,11 +69,9 @@ START_TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
-/* P4 */
-START_TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
-{
+TEST(a_fiber_that_is_scheduled_again_or_before_it_ran_moves_to_the_tail)
+{ /* P4 */
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
     weft_snooze();
@@ -90,64 +79,29 @@ START_TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
     weft_schedule(g, 1);
     weft_schedule(f, 1);
     let_run();
-    ck_assert_trail("gf");
-}
-END_TEST
-
-/* P4 */
-START_TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
-{
-    weft_fiber f = weft_spin(mark_and_return, "f");
+    ck_take_trail("gf");
+    f = weft_spin(mark_and_return, "f");
     weft_spin(mark_and_return, "g");
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     let_run();
     ck_assert_trail("gf");
 }
-END_TEST
 
-/* P6 */
-START_TEST(a_value_never_replaces_an_error)
-{
-    weft_fiber f = spin_suspended();
-    ck_assert_int_eq(weft_schedule(f, -EIO), 0);
-    ck_assert_int_eq(weft_schedule(f, 7), 0);
-    ck_assert_int_eq(weft_await(f), -EIO);
-
-    weft_fiber g = spin_suspended();
-    ck_assert_int_eq(weft_schedule(g, -EIO), 0);
-    ck_assert_int_eq(weft_schedule(g, -EPIPE), 0);
-    ck_assert_int_eq(weft_await(g), -EPIPE);
-
-    weft_fiber h = spin_suspended();
-    ck_assert_int_eq(weft_schedule(h, 7), 0);
-    ck_assert_int_eq(weft_schedule(h, -EIO), 0);
-    ck_assert_int_eq(weft_await(h), -EIO);
+TEST(suspend_returns_the_value_of_schedule_and_a_value_never_replaces_an_error)
+{ /* P6, P8 */
+    static const weft_value rows[][3] = {{INTPTR_MAX, INTPTR_MAX, INTPTR_MAX},
+                                         {-4096, -4096, -4096},
+                                         {-EIO, 7, -EIO},
+                                         {-EIO, -EPIPE, -EPIPE},
+                                         {7, -EIO, -EIO}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        weft_fiber f = spin_suspended();
+        ck_assert_int_eq(weft_schedule(f, rows[i][0]), 0);
+        ck_assert_int_eq(weft_schedule(f, rows[i][1]), 0);
+        ck_assert_int_eq(weft_await(f), rows[i][2]);
+        ck_assert_int_eq(weft_schedule(f, 1), -ESRCH);
+    }
 }
-END_TEST
-
-/* P7, T6 */
-START_TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
-{
-    weft_fiber f = weft_spin(return_arg, as_arg(5));
-    weft_snooze();
-    ck_assert_int_eq(weft_schedule(f, 1), -ESRCH);
-    ck_assert_int_eq(weft_schedule(f, 2), -ESRCH);
-    ck_assert_int_eq(weft_await(f), 5);
-    ck_assert_int_eq(weft_schedule(f, 3), -ESRCH);
-}
-END_TEST
-
-/* P8 */
-START_TEST(suspend_returns_the_value_of_schedule)
-{
-    weft_fiber f = spin_suspended();
-    ck_assert_int_eq(weft_schedule(f, INTPTR_MAX), 0);
-    ck_assert_int_eq(weft_await(f), INTPTR_MAX);
-    weft_fiber g = spin_suspended();
-    ck_assert_int_eq(weft_schedule(g, -4096), 0);
-    ck_assert_int_eq(weft_await(g), -4096);
-}
-END_TEST
 
 static weft_value schedule_main(void *arg)
 {
@@ -155,9 +109,8 @@ static weft_value schedule_main(void *arg)
     return 0;
 }
 
-/* P8 */
-START_TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
-{
+TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
+{ /* P8 */
     ck_assert_int_eq(weft_suspend(), 0);
     weft_fiber f = weft_new(suspend, NULL);
     weft_fiber g = spin_suspended();
@@ -169,7 +122,6 @@ START_TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
     weft_spin(schedule_main, as_arg(-EIO));
     ck_assert_int_eq(weft_suspend(), -EIO);
 }
-END_TEST
 
 static weft_value sleep_and_mark(void *arg)
 {
@@ -178,28 +130,16 @@ static weft_value sleep_and_mark(void *arg)
     return 0;
 }
 
-/* P8 */
-START_TEST(suspend_in_main_waits_until_all_fibers_have_ended)
-{
-    weft_spin(sleep_and_mark, "a");
-    weft_spin(sleep_and_mark, "b");
-    ck_assert_int_eq(weft_suspend(), 0);
-    ck_assert_trail("ab");
-}
-END_TEST
-
 static weft_value tick_forever(void *arg)
 {
-    (void)arg;
     while (weft_sleep(0.001) == 0)
         ;
     mark("daemon ended");
     return 0;
 }
 
-/* P8 */
-START_TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
-{
+TEST(suspend_in_main_waits_until_all_fibers_except_daemons_have_ended)
+{ /* P8 */
     weft_fiber d = weft_spin_with(tick_forever, NULL, &(weft_spin_options){.is_daemon = true});
     weft_spin(sleep_and_mark, "work ");
     ck_assert_int_eq(weft_suspend(), 0);
@@ -209,7 +149,6 @@ START_TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
     ck_assert_int_eq(weft_terminate(d, 1), 0);
     ck_assert_trail("work daemon ended");
 }
-END_TEST
 
 static weft_value store_own_state(void *arg)
 {
@@ -217,9 +156,8 @@ static weft_value store_own_state(void *arg)
     return weft_suspend();
 }
 
-/* P9 */
-START_TEST(other_fibers_can_query_the_state)
-{
+TEST(other_fibers_can_query_the_state)
+{ /* P9 */
     weft_state inside = WEFT_DEAD;
     weft_fiber f = weft_new(store_own_state, &inside);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
@@ -236,7 +174,6 @@ START_TEST(other_fibers_can_query_the_state)
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_state_of(weft_self()), WEFT_RUNNING);
 }
-END_TEST
 
 static weft_value mark_both_letters(void *arg)
 {
@@ -248,9 +185,8 @@ static weft_value mark_both_letters(void *arg)
     return 0;
 }
 
-/* T1 */
-START_TEST(fibers_run_in_the_order_in_which_they_were_woken)
-{
+TEST(fibers_run_in_the_order_in_which_they_were_woken)
+{ /* T1 */
     weft_fiber f[4];
     char *letters[4] = {"aA", "bB", "cC", "dD"};
     for (int i = 3; i >= 0; i--)
@@ -261,7 +197,6 @@ START_TEST(fibers_run_in_the_order_in_which_they_were_woken)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("abcdABCD");
 }
-END_TEST
 
 static weft_value snooze_often(void *arg)
 {
@@ -270,32 +205,8 @@ static weft_value snooze_often(void *arg)
     return 1;
 }
 
-/* T2 */
-START_TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
-{
-    weft_fiber f[100];
-    for (int i = 0; i < 100; i++)
-        f[i] = weft_spin(snooze_often, as_arg(3000 + i));
-    weft_value sum = 0;
-    for (int i = 0; i < 100; i++)
-        sum += weft_await(f[i]);
-    ck_assert_int_eq(sum, 100);
-}
-END_TEST
-
-/* T4 */
-START_TEST(scheduling_self_is_refused_and_does_not_affect_the_next_sleep)
-{
-    ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
-    double begin = weft_now();
-    ck_assert_int_eq(weft_sleep(0.001), 0);
-    ck_assert_slept(begin, 0.001);
-}
-END_TEST
-
-/* T3, P64 */
-START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
-{
+TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
+{ /* T3, P64 */
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
     weft_snooze();
@@ -306,42 +217,29 @@ START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
     ck_assert_int_eq(weft_schedule(sleeper, 1), -EBUSY);
     ck_assert_int_eq(weft_await(sleeper), -ECANCELED);
 }
-END_TEST
 
 static weft_fiber second;
 
 static weft_value wake_second(void *arg)
 {
-    (void)arg;
     weft_suspend();
     mark("first ");
     return weft_schedule(second, 7);
 }
 
-static weft_value mark_each_resume(void *arg)
-{
-    (void)arg;
-    weft_value v;
-    while ((v = weft_suspend()) > 0) {
-        char text[16];
-        snprintf(text, sizeof text, "%d ", (int)v);
-        mark(text);
-    }
-    return 0;
-}
-
-/* T10 */
-START_TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
-{
+TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
+{ /* T10 */
     weft_fiber first = weft_spin(wake_second, NULL);
-    second = weft_spin(mark_each_resume, NULL);
+    second = weft_spin(count_resumes, NULL);
     weft_snooze();
     weft_schedule(first, 1);
     weft_schedule(second, 1);
     let_run();
-    ck_assert_trail("first 7 ");
+    ck_assert_trail("first ");
+    ck_assert_int_eq(resumed, 1);
+    weft_schedule(second, 0);
+    ck_assert_int_eq(weft_await(second), 7);
 }
-END_TEST
 
 static weft_value count_own_switches(void *arg)
 {
@@ -351,38 +249,13 @@ static weft_value count_own_switches(void *arg)
     return (weft_value)info.switches;
 }
 
-/* T13 */
-START_TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
-{
-    ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(7))), 7);
-    ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(3))), 3);
-    ck_assert_int_eq(weft_await(weft_spin(count_own_switches, NULL)), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_spun_fiber_does_not_run_before_the_next_switchpoint,
-    &snoozing_fibers_alternate,
-    &a_child_spun_by_a_child_runs_after_those_already_queued,
-    &a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value,
-    &a_fiber_that_is_scheduled_again_moves_to_the_tail,
-    &a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail,
-    &a_value_never_replaces_an_error,
-    &scheduling_an_ended_fiber_is_refused_and_harms_nothing,
-    &suspend_returns_the_value_of_schedule,
-    &suspend_in_main_returns_0_at_once_when_nothing_is_left,
-    &suspend_in_main_waits_until_all_fibers_have_ended,
-    &daemons_do_not_keep_the_suspend_of_main_waiting,
-    &other_fibers_can_query_the_state,
-    &fibers_run_in_the_order_in_which_they_were_woken,
-    &a_hundred_fibers_that_snooze_thousands_of_times_all_finish,
-    &scheduling_self_is_refused_and_does_not_affect_the_next_sleep,
-    &a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled,
-    &waking_a_fiber_that_is_in_the_same_batch_runs_it_once,
-    &the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record,
-};
-
-int main(void)
-{
-    return run_suite("schedule", tests, COUNT_OF(tests));
+TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
+{ /* T2, T13 */
+    for (intptr_t n = 7; n >= 0; n--)
+        ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(n))), n);
+    weft_fiber f[100];
+    for (int i = 0; i < 100; i++) /* all finish */
+        f[i] = weft_spin(count_own_switches, as_arg(300 + i));
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_await(f[i]), 300 + i);
 }

@@ -1,5 +1,5 @@
 /* Tests of time slices: how long a fiber may compute before it must switch. */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* Call weft_check_slice until the slice is used up. Return the time since the first call. */
 static double use_up_slice(void)
@@ -12,16 +12,14 @@ static double use_up_slice(void)
     return weft_now() - begin;
 }
 
-/* T100 */
-START_TEST(a_used_up_slice_is_reported_until_the_fiber_switches)
-{
+TEST(a_used_up_slice_is_reported_until_the_fiber_switches)
+{ /* T100 */
     ck_assert_int_eq(weft_set_slice(0, 0.01), 0);
     ck_assert(use_up_slice() >= 0.01);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
     weft_snooze();
     ck_assert_int_eq(weft_check_slice(), 0);
 }
-END_TEST
 
 static double slice_of(weft_fiber f)
 {
@@ -30,49 +28,24 @@ static double slice_of(weft_fiber f)
     return info.slice_s;
 }
 
-static weft_value check_default(void *arg)
-{
-    double *took = arg;
-    weft_set_default_slice(0, 0.02);
-    *took = use_up_slice();
-    return 0;
-}
-
-/* T100 */
-START_TEST(a_fiber_without_its_own_slice_has_the_current_default)
-{
-    double took = 0;
+TEST(a_fiber_has_its_own_slice_or_the_current_default)
+{ /* T100, T102 */
     weft_set_default_slice(0, 60);
     ck_assert(slice_of(weft_self()) == 60);
-    ck_assert_int_eq(weft_await(weft_spin(check_default, &took)), 0);
-    ck_assert(took >= 0.02);
-    ck_assert(slice_of(weft_self()) == 0.02);
-}
-END_TEST
-
-/* T100, T102 */
-START_TEST(the_slice_of_a_fiber_overrides_the_default)
-{
-    weft_set_default_slice(0, 60);
+    weft_set_default_slice(0, 0.02); /* takes effect at once */
+    ck_assert(use_up_slice() >= 0.02);
+    weft_set_slice(0, 60);
+    ck_assert_int_eq(weft_check_slice(), 0);
     weft_set_slice(0, 0.005);
+    weft_snooze();
     ck_assert(use_up_slice() >= 0.005);
     weft_set_default_slice(0, 120);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
     ck_assert(slice_of(weft_self()) == 0.005);
-}
-END_TEST
-
-/* T100 */
-START_TEST(a_new_slice_takes_effect_at_once)
-{
-    weft_set_slice(0, 60);
-    ck_assert_int_eq(weft_check_slice(), 0);
-    weft_set_slice(0, 0.005);
-    use_up_slice();
-    weft_set_slice(0, 60);
+    weft_set_slice(0, 0); /* unlimited */
+    ck_assert(isinf(slice_of(weft_self())));
     ck_assert_int_eq(weft_check_slice(), 0);
 }
-END_TEST
 
 static weft_value use_up_own_slice(void *arg)
 {
@@ -82,15 +55,10 @@ static weft_value use_up_own_slice(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value check_once(void *arg)
-{
-    (void)arg;
-    return weft_check_slice();
-}
+FIBER(check_once, weft_check_slice())
 
-/* T100 */
-START_TEST(a_slice_belongs_to_one_fiber_and_ends_with_it)
-{
+TEST(a_slice_belongs_to_one_fiber_and_ends_with_it)
+{ /* T100 */
     weft_set_default_slice(0, 30);
     weft_fiber first = weft_spin(use_up_own_slice, NULL), second = weft_spin(check_once, NULL);
     ck_assert_int_eq(weft_await(first), 0);
@@ -100,11 +68,9 @@ START_TEST(a_slice_belongs_to_one_fiber_and_ends_with_it)
     ck_assert(slice_of(next) == 30);
     ck_assert_int_eq(weft_await(next), 0);
 }
-END_TEST
 
-/* T100 */
-START_TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
-{
+TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
+{ /* T100 */
     weft_set_slice(0, 0.01);
     double begin = weft_now();
     ck_assert_int_eq(weft_extend_slice(0.02), 0);
@@ -115,19 +81,9 @@ START_TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
     use_up_slice();
     ck_assert_slept(begin, 0.01);
 }
-END_TEST
 
-START_TEST(a_slice_of_0_is_unlimited)
-{
-    weft_set_slice(0, 0);
-    ck_assert(isinf(slice_of(weft_self())));
-    ck_assert_int_eq(weft_check_slice(), 0);
-}
-END_TEST
-
-/* T102 */
-START_TEST(invalid_slices_are_refused_and_change_nothing)
-{
+TEST(invalid_slices_are_refused_and_change_nothing)
+{ /* T102 */
     weft_set_default_slice(0, 30);
     weft_set_slice(0, 20);
     ck_assert_int_eq(weft_set_slice(-1, 1), -EINVAL);
@@ -143,7 +99,6 @@ START_TEST(invalid_slices_are_refused_and_change_nothing)
     ck_assert(slice_of(f) == 30);
     weft_await(f);
 }
-END_TEST
 
 static int warn_twice(void)
 {
@@ -156,29 +111,10 @@ static int warn_twice(void)
     return 0;
 }
 
-/* T101 */
-START_TEST(a_long_slice_is_reported_once_with_the_fiber)
-{
+TEST(a_long_slice_is_reported_once_with_the_fiber)
+{ /* T101 */
     const outcome *o = run_apart(warn_twice);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "without a switch"), 2);
     ck_assert_uint_eq(count_in(o->text, "'slow' has run for 0."), 2);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_used_up_slice_is_reported_until_the_fiber_switches,
-    &a_fiber_without_its_own_slice_has_the_current_default,
-    &the_slice_of_a_fiber_overrides_the_default,
-    &a_new_slice_takes_effect_at_once,
-    &a_slice_belongs_to_one_fiber_and_ends_with_it,
-    &a_slice_can_be_extended_and_ends_with_the_next_switch,
-    &a_slice_of_0_is_unlimited,
-    &invalid_slices_are_refused_and_change_nothing,
-    &a_long_slice_is_reported_once_with_the_fiber,
-};
-
-int main(void)
-{
-    return run_suite("slice", tests, COUNT_OF(tests));
 }

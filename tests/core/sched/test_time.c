@@ -1,6 +1,5 @@
 /* Tests of time and sleeping: durations, order, and wake-ups while other fibers are busy. */
-#include "support/random.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "core/cord/cord.h"
 
@@ -20,7 +19,7 @@ static void burn_for(double seconds)
         continue;
 }
 
-START_TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
+TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
 {
     static const double times[] = {0.001, 1e-9, 1e-12, 0.0000015, 0.003};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -31,46 +30,33 @@ START_TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
         ck_assert_double_ge(weft_now() - before, times[i] - 2e-8);
     }
 }
-END_TEST
 
-/* Issue 2, 8 */
-START_TEST(virtual_time_advances_by_exactly_the_sleep)
-{
+TEST(virtual_time_advances_by_exactly_the_sleep)
+{ /* Issue 2, 8 */
     if (!is_sim())
         return;
     double before = weft_now();
     ck_assert_int_eq(weft_sleep(86400), 0);
     ck_assert_double_eq_tol(weft_now() - before, 86400, 1e-6);
 }
-END_TEST
 
-/* T12 */
-START_TEST(a_sleep_after_a_long_computation_is_not_too_short)
-{
-    weft_snooze();
-    burn_for(0.03);
-    double before = is_sim() ? weft_now() : kernel_now();
-    ck_assert_int_eq(weft_sleep(0.01), 0);
-    double after = is_sim() ? weft_now() : kernel_now();
-    ck_assert_double_ge(after - before, 0.01 - 1e-7);
-}
-END_TEST
-
-/* T12 */
-START_TEST(a_deadline_after_a_long_computation_is_not_too_early)
-{
-    weft_snooze();
-    burn_for(0.03);
-    double before = is_sim() ? weft_now() : kernel_now();
-    WEFT_MOVE_ON_AFTER(0.01) {
-        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+TEST(a_sleep_or_a_deadline_after_a_long_computation_is_not_too_short)
+{ /* T12 */
+    for (int i = 0; i < 2; i++) {
+        weft_snooze();
+        burn_for(0.03);
+        double before = is_sim() ? weft_now() : kernel_now();
+        if (i == 0)
+            ck_assert_int_eq(weft_sleep(0.01), 0);
+        else
+            WEFT_MOVE_ON_AFTER(0.01)
+                ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        double after = is_sim() ? weft_now() : kernel_now();
+        ck_assert_double_ge(after - before, 0.01 - 1e-7);
     }
-    double after = is_sim() ? weft_now() : kernel_now();
-    ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
-END_TEST
 
-START_TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
+TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
 {
     double at = weft_now();
     for (int i = 0; i < 20; i++) {
@@ -80,19 +66,8 @@ START_TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
-START_TEST(virtual_time_advances_exactly_to_the_deadline_of_a_sleep)
-{
-    if (!is_sim())
-        return;
-    double begin = weft_now();
-    ck_assert_int_eq(weft_sleep_until(begin + 3600), 0);
-    ck_assert_double_le(weft_now() - begin, 3600 + 1e-5);
-}
-END_TEST
-
-START_TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
+TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
 {
     static const double times[] = {0, -1, -INFINITY};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -103,30 +78,9 @@ START_TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
     }
     ck_assert_int_eq(weft_sleep_until(weft_now()), 0);
 }
-END_TEST
 
-static weft_value sleep_until_infinity(void *arg)
-{
-    (void)arg;
-    return weft_sleep_until(INFINITY);
-}
-
-START_TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
-{
-    weft_fiber f = weft_spin(sleep_until_infinity, NULL);
-    weft_snooze();
-    ck_assert_uint_eq(armed_timers(), 0);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(weft_sleep_until(NAN), -EINVAL);
-    ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
-}
-END_TEST
-
-/* P46 */
-START_TEST(a_negative_or_undefined_time_is_refused_with_a_message)
-{
+TEST(a_negative_or_undefined_time_is_refused_with_a_message)
+{ /* P46 */
     static const double times[] = {-1, -1e-12, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
         weft_error_clear();
@@ -135,13 +89,11 @@ START_TEST(a_negative_or_undefined_time_is_refused_with_a_message)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static bool is_over;
 
 static weft_value snooze_until_over(void *arg)
 {
-    (void)arg;
     while (!is_over)
         if (weft_snooze() < 0)
             return 1;
@@ -155,9 +107,8 @@ static weft_value sleep_then_be_over(void *arg)
     return rc;
 }
 
-/* P11, T11 */
-START_TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
-{
+TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
+{ /* P11, T11 */
     double time_s = 0.01;
     weft_fiber snoozers[3];
     for (size_t i = 0; i < COUNT_OF(snoozers); i++)
@@ -170,33 +121,22 @@ START_TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
         ck_assert_double_le(took, time_s + 0.001);
     ck_assert_int_eq(weft_await_all(snoozers, COUNT_OF(snoozers), NULL), 0);
 }
-END_TEST
 
-/* P12 */
-START_TEST(a_timeout_ends_a_loop_that_only_snoozes)
-{
+TEST(a_timeout_ends_a_loop_that_only_snoozes_and_a_wait_beside_it)
+{ /* P12 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         while (weft_snooze() == 0)
             continue;
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-}
-END_TEST
-
-/* P12 */
-START_TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
-{
     weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
-    int rc = 1;
-    WEFT_CANCEL_AFTER(0.002, rc) {
+    WEFT_CANCEL_AFTER(0.002, rc)
         ck_assert_int_eq(weft_suspend(), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     is_over = true;
     ck_assert_int_eq(weft_await(snoozer), 0);
 }
-END_TEST
 
 static weft_value read_then_be_over(void *arg)
 {
@@ -206,49 +146,27 @@ static weft_value read_then_be_over(void *arg)
     return n;
 }
 
-/* T11 */
-START_TEST(a_loop_of_sleeps_for_0_s_lets_io_proceed)
-{
-    int fd[2];
-    ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber reader = weft_spin(read_then_be_over, &fd[0]);
-    ck_assert_int_eq(weft_sleep(0), 0);
-    ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
-    for (int i = 0; i < 3 && !is_over; i++)
+TEST(loops_of_sleeps_for_0_s_and_of_snoozes_let_io_and_timers_proceed)
+{ /* T11 */
+    for (int i = 0; i < 2; i++) {
+        int fd[2];
+        ck_assert_int_eq(weft_pipe(fd), 0);
+        is_over = false;
+        weft_fiber reader = weft_spin(read_then_be_over, &fd[0]);
         ck_assert_int_eq(weft_sleep(0), 0);
-    ck_assert(is_over);
-    ck_assert_int_eq(weft_await(reader), 1);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
-}
-END_TEST
-
-/* T11 */
-START_TEST(a_loop_of_sleeps_for_0_s_lets_timers_proceed)
-{
+        ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
+        while (!is_over)
+            ck_assert_int_eq(i == 0 ? weft_sleep(0) : weft_snooze(), 0);
+        ck_assert_int_eq(weft_await(reader), 1);
+        close_fd_pair(fd);
+    }
     double time_s = 0.005;
+    is_over = false;
     weft_fiber sleeper = weft_spin(sleep_then_be_over, &time_s);
     while (!is_over)
         ck_assert_int_eq(weft_sleep(0), 0);
     ck_assert_int_eq(weft_await(sleeper), 0);
 }
-END_TEST
-
-/* T11 */
-START_TEST(a_loop_of_snoozes_lets_io_proceed)
-{
-    int fd[2];
-    ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber reader = weft_spin(read_then_be_over, &fd[0]);
-    weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
-    ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
-    ck_assert_int_eq(weft_await(reader), 1);
-    ck_assert_int_eq(weft_await(snoozer), 0);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
-}
-END_TEST
 
 typedef struct nap {
     double time_s;
@@ -263,127 +181,32 @@ static weft_value sleep_then_mark_name(void *arg)
     return rc;
 }
 
-START_TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines)
+TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines_and_of_their_calls)
 {
-    static nap naps[] = {{0.09, "3"}, {0.03, "1"}, {0.12, "4"}, {0.06, "2"}};
+    static nap naps[] = {{0.06, "5"}, {0.02, "1"}, {0.08, "6"},
+                         {0.04, "2"}, {0.04, "3"}, {0.04, "4"}};
     weft_fiber f[COUNT_OF(naps)];
     for (size_t i = 0; i < COUNT_OF(naps); i++)
         f[i] = weft_spin(sleep_then_mark_name, &naps[i]);
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
-    ck_assert_trail("1234");
-}
-END_TEST
-
-START_TEST(sleeping_fibers_with_the_same_deadline_wake_in_order)
-{
-    static nap naps[] = {{0.002, "0"}, {0.002, "1"}, {0.002, "2"}, {0.002, "3"}, {0.002, "4"},
-                         {0.002, "5"}, {0.002, "6"}, {0.002, "7"}, {0.002, "8"}, {0.002, "9"}};
-    weft_fiber f[COUNT_OF(naps)];
-    for (size_t i = 0; i < COUNT_OF(naps); i++)
-        f[i] = weft_spin(sleep_then_mark_name, &naps[i]);
-    ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
-    ck_assert_trail("0123456789");
-}
-END_TEST
-
-static weft_value sleep_for_arg(void *arg)
-{
-    return weft_sleep(*(double *)arg);
+    ck_assert_trail("123456");
 }
 
-START_TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
+FIBER(sleep_for_arg, weft_sleep(*(double *)arg))
+
+FIBER(sleep_until_infinity, weft_sleep_until(INFINITY))
+
+TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
 {
-    static double times[] = {INFINITY, 1e300, 1e10};
+    static double times[] = {INFINITY, 1e300, 1e10, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
-        weft_fiber f = weft_spin(sleep_for_arg, &times[i]);
-        weft_snooze();
-        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+        weft_fiber f = spin_waiting(i < 3 ? sleep_for_arg : sleep_until_infinity, &times[i]);
         ck_assert_uint_eq(armed_timers(), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
+    ck_assert_int_eq(weft_sleep_until(NAN), -EINVAL);
+    ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
-END_TEST
-
-START_TEST(an_interrupted_sleep_returns_the_error_and_disarms_its_timer)
-{
-    static double time_s = 60;
-    weft_fiber f = weft_spin(sleep_for_arg, &time_s);
-    weft_snooze();
-    ck_assert_uint_eq(armed_timers(), 1);
-    ck_assert_int_eq(weft_interrupt(f, -42), 0);
-    ck_assert_uint_eq(armed_timers(), 0);
-    ck_assert_int_eq(weft_interrupt(f, -43), -EBUSY);
-    ck_assert_int_eq(weft_await(f), -42);
-}
-END_TEST
-
-/* T4 */
-START_TEST(scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep)
-{
-    static double time_s = 0.005;
-    double before = weft_now();
-    weft_fiber f = weft_spin(sleep_for_arg, &time_s);
-    weft_snooze();
-    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-    ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_double_ge(weft_now() - before, time_s - 2e-8);
-}
-END_TEST
-
-static weft_value sleep_random_us(void *arg)
-{
-    int rc = weft_sleep(random_below(100) * 1e-6);
-    ++*(int *)arg;
-    return rc;
-}
-
-/* T16 */
-START_TEST(none_of_many_short_random_sleeps_is_lost)
-{
-    for (int round = 0; round < 10; round++) {
-        int woken = 0;
-        for (int i = 0; i < 300; i++)
-            ck_assert_int_eq(weft_go(sleep_random_us, &woken), 0);
-        ck_assert_int_eq(weft_await_children(), 0);
-        ck_assert_int_eq(woken, 300);
-    }
-    ck_assert_uint_eq(armed_timers(), 0);
-}
-END_TEST
-
-static weft_value sleep_0_s(void *arg)
-{
-    int rc = weft_sleep(0);
-    ++*(int *)arg;
-    return rc;
-}
-
-/* T15 */
-START_TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
-{
-    int woken = 0;
-    for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(sleep_0_s, &woken), 0);
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(woken, 1000);
-}
-END_TEST
-
-/* Issue 2, 6 */
-START_TEST(many_sleeping_fibers_are_woken_by_few_polls)
-{
-    static double time_s = 0.02;
-    for (int i = 0; i < 2000; i++)
-        ck_assert_int_eq(weft_go(sleep_for_arg, &time_s), 0);
-    weft_counters before, after;
-    weft_stats(&before);
-    ck_assert_int_eq(weft_await_children(), 0);
-    weft_stats(&after);
-    ck_assert_uint_lt(after.polls - before.polls, 1000);
-}
-END_TEST
 
 static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
 
@@ -397,41 +220,17 @@ static weft_value sleep_among_many(void *arg)
     return 0;
 }
 
-START_TEST(many_timers_are_coalesced_and_none_expires_too_early)
-{
+TEST(many_timers_are_coalesced_and_none_expires_too_early)
+{ /* Issue 2, 6 */
     for (intptr_t i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_go(sleep_among_many, (void *)i), 0);
-    weft_counters before, after;
-    weft_stats(&before);
     ck_assert_int_eq(weft_await_children(), 0);
-    weft_stats(&after);
     ck_assert_double_ge(earliest_s, -2e-8); /* rounding of a double */
     if (is_sim())
         ck_assert_double_le(latest_s, 1e-4); /* exact, except for the time that other fibers take */
     else
-        ck_assert_uint_lt(after.polls - before.polls, 400);
+        ck_assert_uint_lt(stats().polls, 400);
 }
-END_TEST
-
-static weft_value sleep_among_some(void *arg)
-{
-    return weft_sleep(0.02 + (double)(intptr_t)arg * 1e-4);
-}
-
-/* Ten timers per millisecond. */
-START_TEST(ten_timers_per_millisecond_are_coalesced_too)
-{
-    if (is_sim())
-        return;
-    for (intptr_t i = 0; i < 500; i++)
-        ck_assert_int_eq(weft_go(sleep_among_some, (void *)i), 0);
-    weft_counters before, after;
-    weft_stats(&before);
-    ck_assert_int_eq(weft_await_children(), 0);
-    weft_stats(&after);
-    ck_assert_uint_lt(after.polls - before.polls, 250);
-}
-END_TEST
 
 /* A backend that records the longest timeout of a poll. */
 static const weft__backend_type *real_type;
@@ -443,14 +242,11 @@ static int poll_and_record(weft__backend *b, int64_t timeout_ns)
     return real_type->poll(b, timeout_ns);
 }
 
-static weft_value sleep_for_hours(void *arg)
-{
-    return weft_sleep(3600.0 + (double)(intptr_t)arg);
-}
+FIBER(sleep_for_hours, weft_sleep(3600.0 + (double)(intptr_t)arg))
 
 #define LONE_SLEEP_NS 20000
 
-START_TEST(a_single_timer_is_not_coalesced)
+TEST(a_single_timer_is_not_coalesced)
 {
     weft__backend *b = (weft_self(), weft__cord_self->backend);
     weft__backend_type recording_type = *b->type;
@@ -470,7 +266,6 @@ START_TEST(a_single_timer_is_not_coalesced)
         weft_cancel(far[i]);
     weft_await_all(far, 100, NULL);
 }
-END_TEST
 
 typedef struct suspension {
     double timeout_s;
@@ -481,57 +276,18 @@ static weft_value suspend_with_timeout(void *arg)
 {
     timed_suspend *p = arg;
     int rc;
-    WEFT_CANCEL_AFTER(p->timeout_s, rc) {
+    WEFT_CANCEL_AFTER(p->timeout_s, rc)
         p->got = weft_suspend();
-    }
     return -rc;
 }
 
-/* T14 */
-START_TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
-{
+TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
+{ /* T14 */
     timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
     ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
     ck_assert_int_eq(brief.got, -ECANCELED);
-    weft_fiber f = weft_spin(suspend_with_timeout, &endless);
-    let_run();
+    weft_fiber f = spin_waiting(suspend_with_timeout, &endless);
     ck_assert_int_eq(weft_schedule(f, 8), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(endless.got, 8);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_clock_does_not_go_back_and_a_sleep_is_not_too_short,
-    &virtual_time_advances_by_exactly_the_sleep,
-    &a_sleep_after_a_long_computation_is_not_too_short,
-    &a_deadline_after_a_long_computation_is_not_too_early,
-    &a_sleep_until_a_time_ends_when_the_clock_has_reached_it,
-    &virtual_time_advances_exactly_to_the_deadline_of_a_sleep,
-    &a_sleep_until_a_past_time_lets_other_fibers_run_once,
-    &a_sleep_until_infinity_arms_no_timer_and_nan_is_refused,
-    &a_negative_or_undefined_time_is_refused_with_a_message,
-    &a_sleeping_fiber_wakes_although_other_fibers_snooze_forever,
-    &a_timeout_ends_a_loop_that_only_snoozes,
-    &a_waiting_fiber_times_out_while_another_fiber_snoozes,
-    &a_loop_of_sleeps_for_0_s_lets_io_proceed,
-    &a_loop_of_sleeps_for_0_s_lets_timers_proceed,
-    &a_loop_of_snoozes_lets_io_proceed,
-    &sleeping_fibers_wake_in_the_order_of_their_deadlines,
-    &sleeping_fibers_with_the_same_deadline_wake_in_order,
-    &an_infinite_sleep_arms_no_timer_and_can_be_cancelled,
-    &an_interrupted_sleep_returns_the_error_and_disarms_its_timer,
-    &scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep,
-    &none_of_many_short_random_sleeps_is_lost,
-    &a_thousand_fibers_that_sleep_for_0_s_all_continue,
-    &many_sleeping_fibers_are_woken_by_few_polls,
-    &many_timers_are_coalesced_and_none_expires_too_early,
-    &ten_timers_per_millisecond_are_coalesced_too,
-    &a_single_timer_is_not_coalesced,
-    &a_suspend_with_a_deadline_reports_whether_it_timed_out,
-};
-
-int main(void)
-{
-    return run_suite("time", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Tests of weft_start, which runs a fiber at once, and of weft_transfer, the symmetric switch. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value mark_twice(void *arg)
 {
@@ -9,31 +9,20 @@ static weft_value mark_twice(void *arg)
     return 0;
 }
 
-/* T8 */
-START_TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
-{
+TEST(start_runs_the_body_and_returns_at_its_first_switchpoint_or_its_end)
+{ /* T5, T8 */
+    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
     weft_spin(mark_and_return, "b");
-    weft_fiber f = weft_new(mark_twice, "a");
+    weft_fiber f = weft_new(mark_twice, "a"), g = weft_new(mark_and_return, "c");
     ck_assert_trail("");
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_trail("a");
+    ck_assert_int_eq(weft_start(g), 0);
+    ck_assert_int_eq(weft_state_of(g), WEFT_DEAD);
+    ck_assert_trail("ac");
     let_run();
-    ck_assert_trail("aba");
+    ck_assert_trail("acba");
 }
-END_TEST
-
-/* T8 */
-START_TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
-{
-    weft_spin(mark_and_return, "b");
-    weft_fiber f = weft_new(mark_and_return, "a");
-    ck_assert_int_eq(weft_start(f), 0);
-    ck_assert_trail("a");
-    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("a");
-}
-END_TEST
 
 static weft_value read_argument(void *arg)
 {
@@ -44,43 +33,15 @@ static weft_value read_argument(void *arg)
     return sum;
 }
 
-static weft_fiber start_with_argument_on_stack(void)
-{
+TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
+{ /* T9 */
     int numbers[2] = {3, 4};
     weft_fiber f = weft_new(read_argument, numbers);
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(numbers[0], 0);
-    return f;
-}
-
-/* T9 */
-START_TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
-{
-    weft_fiber f = start_with_argument_on_stack();
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
-
-static weft_value start_nested(void *arg)
-{
-    intptr_t left = (intptr_t)arg;
-    if (left == 0)
-        return 1;
-    weft_fiber f = weft_new(start_nested, as_arg(left - 1));
-    ck_assert_int_eq(weft_start(f), 0);
-    weft_value below = weft_await(f);
-    return weft_is_error(below) ? below : below + 1;
-}
-
-/* T8 */
-START_TEST(starts_nest_two_thousand_deep)
-{
-    weft_fiber f = weft_new(start_nested, as_arg(2000));
-    ck_assert_int_eq(weft_start(f), 0);
-    ck_assert_int_eq(weft_await(f), 2001);
-}
-END_TEST
 
 static weft_value start_another(void *arg)
 {
@@ -91,9 +52,8 @@ static weft_value start_another(void *arg)
     return 0;
 }
 
-/* T8 */
-START_TEST(nested_starts_return_one_after_the_other)
-{
+TEST(nested_starts_return_one_after_the_other)
+{ /* T8 */
     weft_spin(mark_and_return, "queued ");
     weft_fiber inner = weft_new(mark_twice, "inner ");
     weft_fiber outer = weft_new(start_another, id_arg(inner));
@@ -102,19 +62,6 @@ START_TEST(nested_starts_return_one_after_the_other)
     let_run();
     ck_assert_trail("outer inner outer again back queued inner ");
 }
-END_TEST
-
-/* T5 */
-START_TEST(scheduling_self_before_a_start_has_no_effect)
-{
-    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
-    weft_fiber f = weft_new(mark_twice, "a");
-    ck_assert_int_eq(weft_start(f), 0);
-    mark("b");
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("aba");
-}
-END_TEST
 
 static weft_value assert_starter_cannot_be_resumed(void *arg)
 {
@@ -127,18 +74,15 @@ static weft_value assert_starter_cannot_be_resumed(void *arg)
     return weft_suspend();
 }
 
-/* T5 */
-START_TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
-{
+TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
+{ /* T5 */
     weft_fiber f = weft_new(assert_starter_cannot_be_resumed, id_arg(weft_self()));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
-/* T7 */
-START_TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
-{
+TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
+{ /* T7 */
     weft_fiber started = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_start(started), 0);
     ck_assert_int_eq(weft_start(started), -EBUSY);
@@ -148,29 +92,22 @@ START_TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
     ck_assert_int_eq(weft_start(weft_spin(suspend, NULL)), -EBUSY);
     ck_assert_int_eq(weft_start(weft_self()), -EBUSY);
 }
-END_TEST
 
-static weft_value cancel_starter(void *arg)
-{
-    return weft_cancel(arg_id(arg));
-}
+FIBER(cancel_starter, weft_cancel(arg_id(arg)))
 
 static weft_value start_fiber_that_cancels_self(void *arg)
 {
-    (void)arg;
     weft_value rc = weft_start(weft_new(cancel_starter, id_arg(weft_self())));
     mark(rc == 0 ? "started " : "refused ");
     mark(weft_snooze() == -ECANCELED ? "cancelled" : "goes on");
     return 0;
 }
 
-/* T44 */
-START_TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
-{
+TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
+{ /* T44 */
     ck_assert_int_eq(weft_await(weft_spin(start_fiber_that_cancels_self, NULL)), -ECANCELED);
     ck_assert_trail("started cancelled");
 }
-END_TEST
 
 static weft_value start_when_cancelled(void *arg)
 {
@@ -180,15 +117,13 @@ static weft_value start_when_cancelled(void *arg)
     return 0;
 }
 
-/* T40 */
-START_TEST(a_cancelled_fiber_neither_starts_nor_transfers)
-{
+TEST(a_cancelled_fiber_neither_starts_nor_transfers)
+{ /* T40 */
     weft_fiber f = weft_new(mark_and_return, "ran");
     ck_assert_int_eq(weft_await(weft_spin(start_when_cancelled, id_arg(f))), -ECANCELED);
     ck_assert_trail("");
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
 static weft_value transfer_double_back(void *arg)
 {
@@ -199,65 +134,33 @@ static weft_value transfer_double_back(void *arg)
     return v;
 }
 
-/* P8 */
-START_TEST(transfer_passes_values_in_both_directions)
-{
+TEST(transfer_passes_values_in_both_directions)
+{ /* P8 */
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     for (weft_value v = 1; v < 1000; v++)
         ck_assert_int_eq(weft_transfer(f, v), 2 * v);
     ck_assert_int_eq(weft_transfer(f, 0), 0); /* it ends, and no other fiber is runnable */
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-/* P8 */
-START_TEST(a_transfer_runs_before_queued_fibers)
-{
-    weft_spin(mark_and_return, "queued ");
+TEST(a_transfer_runs_before_queued_fibers_and_to_self_returns_at_once)
+{ /* P8 */
+    weft_spin(mark_and_return, "queued");
+    ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     ck_assert_int_eq(weft_transfer(f, 1), 2);
     ck_assert_trail("");
-}
-END_TEST
-
-/* P8 */
-START_TEST(a_transfer_to_self_returns_the_value_at_once)
-{
-    weft_spin(mark_and_return, "other");
-    ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
-    ck_assert_trail("");
-}
-END_TEST
-
-/* P8 */
-START_TEST(a_transfer_from_main_returns_0_when_no_other_fiber_can_run)
-{
-    weft_fiber f = weft_new(suspend, NULL);
-    ck_assert_int_eq(weft_transfer(f, 1), 0);
+    f = weft_new(suspend, NULL);
+    ck_assert_int_eq(weft_transfer(f, 1), 0); /* no other fiber can run then */
+    ck_assert_trail("queued");
     ck_assert_int_eq(weft_transfer(f, 2), 0);
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
-static weft_value transfer_to(void *arg)
-{
-    return weft_transfer(arg_id(arg), 1);
-}
+FIBER(transfer_to, weft_transfer(arg_id(arg), 1))
 
-/* P8 */
-START_TEST(a_fiber_in_transfer_can_be_scheduled)
-{
-    weft_fiber f = weft_spin(transfer_to, id_arg(spin_suspended()));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_schedule(f, 12), 0);
-    ck_assert_int_eq(weft_await(f), 12);
-}
-END_TEST
-
-/* P4 */
-START_TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
-{
+TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
+{ /* P4 */
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_snooze();
     weft_schedule(f, 1);
@@ -266,45 +169,34 @@ START_TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
     ck_assert_trail("fg");
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
 static weft_value mark_first_value(void *arg)
 {
-    (void)arg;
     mark("ran");
     return weft_first_value();
 }
 
-/* P4, T3 */
-START_TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
-{
+TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
+{ /* P4, T3 */
     weft_fiber f = weft_spin(mark_first_value, NULL);
     ck_assert_int_eq(weft_transfer(f, 4), 0);
     let_run();
     ck_assert_trail("ran");
     ck_assert_int_eq(weft_await(f), 4);
 }
-END_TEST
 
-/* P6 */
-START_TEST(a_transfer_does_not_replace_an_error)
-{
+TEST(a_transfer_does_not_replace_an_error)
+{ /* P6 */
     weft_fiber f = spin_suspended();
     weft_schedule(f, -EIO);
     ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* the error of the child that ended */
     ck_assert_int_eq(weft_await(f), -EIO);
 }
-END_TEST
 
-static weft_value snooze_once(void *arg)
-{
-    (void)arg;
-    return weft_snooze();
-}
+FIBER(snooze_once, weft_snooze())
 
-/* P64 */
-START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
-{
+TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
+{ /* P64 */
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_once, NULL);
     weft_snooze();
@@ -314,18 +206,6 @@ START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
     weft_park(parked);
     ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
 }
-END_TEST
-
-/* P7 */
-START_TEST(a_transfer_to_an_ended_fiber_is_refused)
-{
-    weft_fiber f = weft_spin(return_arg, as_arg(3));
-    weft_snooze();
-    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
-    ck_assert_int_eq(weft_await(f), 3);
-    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
-}
-END_TEST
 
 static weft_value transfer_and_mark(void *arg)
 {
@@ -337,7 +217,6 @@ static weft_value transfer_and_mark(void *arg)
 
 static weft_value suspend_and_snooze(void *arg)
 {
-    (void)arg;
     weft_suspend();
     mark("target ");
     weft_snooze();
@@ -345,9 +224,8 @@ static weft_value suspend_and_snooze(void *arg)
     return 0;
 }
 
-/* T8 */
-START_TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
-{
+TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
+{ /* T8 */
     weft_fiber target = weft_spin(suspend_and_snooze, NULL);
     weft_snooze();
     weft_fiber f = weft_new(transfer_and_mark, id_arg(target));
@@ -358,77 +236,17 @@ START_TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
     weft_schedule(f, 6);
     ck_assert_int_eq(weft_await(f), 6);
 }
-END_TEST
 
-/* T38 */
-START_TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
-{
-    weft_fiber target = spin_suspended();
-    weft_fiber f = weft_spin(transfer_to, id_arg(target));
-    let_run();
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    target = spin_suspended();
-    f = weft_spin(transfer_to, id_arg(target));
-    let_run();
-    ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "raised");
-    target = spin_suspended();
-    f = weft_spin(transfer_to, id_arg(target));
-    let_run();
-    ck_assert_int_eq(weft_interrupt(f, -31), 0);
-    ck_assert_int_eq(weft_await(f), -31);
-}
-END_TEST
-
-static weft_fiber ring[3];
-
-static weft_value transfer_to_next(void *arg)
-{
-    weft_value v = weft_first_value();
-    while (v >= 0 && v < 3000)
-        v = weft_transfer(ring[((intptr_t)arg + 1) % 3], v + 1);
-    return v == 3000 ? weft_schedule(weft_main(), v) : v;
-}
-
-/* P8 */
-START_TEST(three_fibers_transfer_in_a_ring)
-{
-    for (int i = 0; i < 3; i++)
-        ring[i] = weft_new(transfer_to_next, as_arg(i));
-    ck_assert_int_eq(weft_transfer(ring[0], 0), 3000);
-    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 2);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &start_runs_the_body_and_returns_at_its_first_switchpoint,
-    &start_returns_at_the_end_of_a_body_without_switchpoints,
-    &an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns,
-    &starts_nest_two_thousand_deep,
-    &nested_starts_return_one_after_the_other,
-    &scheduling_self_before_a_start_has_no_effect,
-    &a_fiber_in_start_can_only_be_resumed_by_the_started_fiber,
-    &a_fiber_that_was_started_scheduled_or_spun_cannot_be_started,
-    &starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails,
-    &a_cancelled_fiber_neither_starts_nor_transfers,
-    &transfer_passes_values_in_both_directions,
-    &a_transfer_runs_before_queued_fibers,
-    &a_transfer_to_self_returns_the_value_at_once,
-    &a_transfer_from_main_returns_0_when_no_other_fiber_can_run,
-    &a_fiber_in_transfer_can_be_scheduled,
-    &a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue,
-    &a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once,
-    &a_transfer_does_not_replace_an_error,
-    &a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to,
-    &a_transfer_to_an_ended_fiber_is_refused,
-    &the_starter_continues_when_the_started_fiber_has_transferred_away,
-    &a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted,
-    &three_fibers_transfer_in_a_ring,
-};
-
-int main(void)
-{
-    return run_suite("transfer", tests, COUNT_OF(tests));
+TEST(a_fiber_in_transfer_can_be_scheduled_cancelled_raised_in_and_interrupted)
+{ /* P8, T38 */
+    for (int i = 0; i < 4; i++) {
+        weft_fiber f = spin_waiting(transfer_to, id_arg(spin_suspended()));
+        const int results[] = {12, -ECANCELED, -EIO, -31};
+        ck_assert_int_eq(i == 0   ? weft_schedule(f, 12)
+                         : i == 1 ? weft_cancel(f)
+                         : i == 2 ? weft_raise(f, -EIO, "raised")
+                                  : weft_interrupt(f, -31),
+                         0);
+        ck_assert_int_eq(weft_await(f), results[i]);
+    }
 }

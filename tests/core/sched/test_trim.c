@@ -1,23 +1,15 @@
 /* Tests of memory after a burst of fibers: it is returned to the system when the thread is idle. */
 #include "core/sched/trim.h"
-#include "support/support.h"
-
-#include <stdio.h>
+#include "support/suite.h"
 
 /* Several times the number of warm stacks, and few enough for TSan. */
-#define COUNT (MANY_FIBERS / 2)
+#define COUNT (MANY_FIBERS / 4)
 
 static weft_fiber fibers[COUNT];
 
-/* Return the resident bytes of the process. */
 static size_t resident_bytes(void)
 {
-    unsigned long all, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_eq(fscanf(file, "%lu %lu", &all, &resident), 2);
-    fclose(file);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
+    return resident_pages() * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Return the number of free stacks of all sizes that have pages. */
@@ -39,12 +31,16 @@ static void spin_all(weft_fn *fn)
     weft_snooze();
 }
 
+static void await_one(int i)
+{
+    ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
+    ck_assert_int_eq(weft_await(fibers[i]), i);
+}
+
 static void await_all(void)
 {
-    for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
-        ck_assert_int_eq(weft_await(fibers[i]), i);
-    }
+    for (int i = 0; i < COUNT; i++)
+        await_one(i);
 }
 
 /* Be idle until there is nothing left to trim. Each trim period is ended at once. */
@@ -58,7 +54,14 @@ static void idle_until_trimmed(void)
     } while (c->trim.due_ns != 0 || c->stacks.can_trim || c->stacks.excess != 0);
 }
 
-START_TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
+static void trim_a_burst(void)
+{
+    spin_all(suspend);
+    await_all();
+    idle_until_trimmed();
+}
+
+TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
 {
     spin_all(suspend);
     size_t at_most = resident_bytes();
@@ -69,26 +72,20 @@ START_TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
 #ifndef WEFT__SANITIZED
     ck_assert_uint_ne(weft__cord_self->trim.first, 0);
     ck_assert_uint_lt(resident_bytes(), at_most - COUNT * (size_t)4096 / 2);
-#else
-    (void)at_most;
 #endif
 }
-END_TEST
 
 static weft_value use_40_kib_and_suspend(void *arg)
 {
     volatile char deep[40 << 10];
     for (size_t i = 0; i < sizeof deep; i += 1024)
         deep[i] = 1;
-    (void)arg;
     return weft_suspend() + deep[0] - 1;
 }
 
-START_TEST(deep_stacks_are_trimmed_too)
+TEST(deep_stacks_are_trimmed_too)
 {
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
+    trim_a_burst();
     size_t before = resident_bytes();
     spin_all(use_40_kib_and_suspend);
     await_all();
@@ -96,13 +93,10 @@ START_TEST(deep_stacks_are_trimmed_too)
 #ifndef WEFT__SANITIZED
     /* Cached stacks keep only their tops. */
     ck_assert_uint_lt(resident_bytes(), before + (16 << 20));
-#else
-    (void)before;
 #endif
 }
-END_TEST
 
-START_TEST(a_later_burst_works_and_reuses_no_ids)
+TEST(a_later_burst_works_and_reuses_no_ids)
 {
     static weft_fiber earlier[COUNT];
     for (int round = 0; round < 3; round++) {
@@ -115,17 +109,12 @@ START_TEST(a_later_burst_works_and_reuses_no_ids)
         await_all();
         idle_until_trimmed();
     }
-    weft_counters counters;
-    ck_assert_int_eq(weft_stats(&counters), 0);
-    ck_assert_uint_eq(counters.fibers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
 }
-END_TEST
 
-START_TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
+TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
 {
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
+    trim_a_burst();
     for (int round = 0; round < 3; round++) {
         const uint32_t trimmed_from = weft__cord_self->trim.first;
         weft__trim_schedule(weft__cord_self); /* as after any burst that exceeds the warm stacks */
@@ -135,9 +124,8 @@ START_TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
     spin_all(suspend);
     await_all();
 }
-END_TEST
 
-START_TEST(records_with_exhausted_ids_are_not_trimmed)
+TEST(records_with_exhausted_ids_are_not_trimmed)
 {
     for (int round = 0; round < 3; round++) {
         spin_all(suspend);
@@ -151,24 +139,18 @@ START_TEST(records_with_exhausted_ids_are_not_trimmed)
         idle_until_trimmed();
     }
 }
-END_TEST
 
-START_TEST(live_fibers_are_not_trimmed)
+TEST(live_fibers_are_not_trimmed)
 {
     spin_all(suspend);
     for (int i = 0; i < COUNT; i++) {
-        if (i % 97 == 0)
-            continue;
-        ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
-        ck_assert_int_eq(weft_await(fibers[i]), i);
+        if (i % 97 != 0)
+            await_one(i);
     }
     idle_until_trimmed();
-    for (int i = 0; i < COUNT; i += 97) {
-        ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
-        ck_assert_int_eq(weft_await(fibers[i]), i);
-    }
+    for (int i = 0; i < COUNT; i += 97)
+        await_one(i);
 }
-END_TEST
 
 static weft_value tell_all(void *arg)
 {
@@ -179,40 +161,12 @@ static weft_value tell_all(void *arg)
     return 0;
 }
 
-START_TEST(other_threads_find_no_fiber_in_trimmed_records)
+TEST(other_threads_find_no_fiber_in_trimmed_records)
 {
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
+    trim_a_burst();
     int missing = 0;
     ck_assert_int_eq(weft_cord_join(weft_cord_start(tell_all, &missing, NULL)), 0);
     ck_assert_int_eq(missing, COUNT);
-}
-END_TEST
-
-START_TEST(an_idle_thread_is_not_woken_to_trim_again)
-{
-    spin_all(suspend);
-    await_all();
-    idle_until_trimmed();
-    weft_sleep(0.03);
-    ck_assert_uint_eq(weft__cord_self->trim.due_ns, 0);
+    ck_assert_uint_eq(weft__cord_self->trim.due_ns, 0); /* the thread is not woken to trim again */
     ck_assert(!weft__cord_self->stacks.can_trim);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle,
-    &deep_stacks_are_trimmed_too,
-    &a_later_burst_works_and_reuses_no_ids,
-    &trimmed_records_stay_trimmed_after_a_smaller_burst,
-    &records_with_exhausted_ids_are_not_trimmed,
-    &live_fibers_are_not_trimmed,
-    &other_threads_find_no_fiber_in_trimmed_records,
-    &an_idle_thread_is_not_woken_to_trim_again,
-};
-
-int main(void)
-{
-    return run_suite("rest", tests, COUNT_OF(tests));
 }

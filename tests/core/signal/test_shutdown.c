@@ -2,13 +2,10 @@
  * weft_shutdown_all and weft_shutdown_on_signals: which fibers are cancelled, in which order, and
  * which are awaited.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "core/cord/cord.h"
 
-#include <math.h>
-
-#include <pthread.h>
 #include <signal.h>
 
 /*
@@ -21,7 +18,6 @@
 #define IS_TSAN false
 #endif
 
-/* Sleep until cancelled, then mark arg. */
 static weft_value end_when_cancelled(void *arg)
 {
     weft_value rc = weft_sleep(INFINITY);
@@ -36,54 +32,34 @@ static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name, bool is_d
 
 static weft_value wait_with_child(void *arg)
 {
-    (void)arg;
-    weft_spin(end_when_cancelled, (void *)"grandchild ");
-    return end_when_cancelled((void *)"child ");
+    weft_spin(end_when_cancelled, "grandchild ");
+    return end_when_cancelled("child ");
 }
 
-/* T104 */
-START_TEST(all_fibers_except_daemons_end_with_parents_before_children)
+static weft_value wait_with_daemon(void *arg)
 {
-    weft_fiber daemon = spin_named(end_when_cancelled, (void *)"daemon ", "", true);
+    spin_named(end_when_cancelled, "daemon ", "", true);
+    return weft_sleep(INFINITY);
+}
+
+TEST(all_fibers_except_daemons_end_with_parents_before_children)
+{ /* T104 */
+    weft_fiber daemon = spin_named(wait_with_child, NULL, "", true);
     weft_fiber f = weft_spin(wait_with_child, NULL);
-    weft_spin(end_when_cancelled, (void *)"second");
+    weft_spin(wait_with_daemon, NULL); /* the daemon ends with its parent */
+    weft_spin(end_when_cancelled, "second");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
-    ck_assert_trail("child grandchild second");
+    /* The child of a daemon is not a daemon. */
+    ck_assert_trail("grandchild child grandchild daemon second");
     ck_assert_int_eq(weft_state_of(daemon), WEFT_WAITING);
     ck_assert_int_eq(weft_await(f), -ECANCELED); /* its value is still available */
     ck_assert_int_eq(weft_shutdown_all(60), 0);
 }
-END_TEST
-
-static weft_value wait_with_daemon(void *arg)
-{
-    (void)arg;
-    spin_named(end_when_cancelled, (void *)"daemon", "", true);
-    return weft_sleep(INFINITY);
-}
-
-static weft_value wait_with_worker(void *arg)
-{
-    (void)arg;
-    weft_spin(end_when_cancelled, (void *)"worker ");
-    return weft_sleep(INFINITY);
-}
-
-/* T104 */
-START_TEST(a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon)
-{
-    spin_named(wait_with_worker, NULL, "", true);
-    weft_spin(wait_with_daemon, NULL);
-    let_run();
-    ck_assert_int_eq(weft_shutdown_all(60), 0);
-    ck_assert_trail("worker daemon");
-}
-END_TEST
 
 static weft_value shut_down_in_grandchild(void *arg)
 {
-    weft_spin(end_when_cancelled, (void *)"nephew ");
+    weft_spin(end_when_cancelled, "nephew ");
     weft_snooze();
     int rc = weft_shutdown_all(60);
     mark(rc == 0 ? "done " : "failed ");
@@ -97,20 +73,18 @@ static weft_value await_shutdown(void *arg)
     return v;
 }
 
-START_TEST(the_ancestors_of_the_caller_continue)
+TEST(the_ancestors_of_the_caller_continue)
 {
-    weft_spin(end_when_cancelled, (void *)"uncle ");
+    weft_spin(end_when_cancelled, "uncle ");
     weft_fiber f = weft_spin(await_shutdown, as_arg(5));
     ck_assert_int_eq(weft_await(f), 5);
     ck_assert_trail("uncle nephew done parent");
 }
-END_TEST
 
 static double seen_grace;
 
 static weft_value record_grace(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
     seen_grace = weft_grace();
     WEFT_SHIELD(seen_grace) {
@@ -120,15 +94,22 @@ static weft_value record_grace(void *arg)
     return 0;
 }
 
-START_TEST(each_fiber_gets_its_grace_time_and_is_awaited)
+static weft_value supervise_one(void *arg)
+{
+    weft_child child = {.fn = end_when_cancelled, .arg = arg, .restart = WEFT_ALWAYS};
+    return weft_supervise(&child, 1, NULL);
+}
+
+TEST(each_fiber_gets_its_grace_time_is_awaited_and_is_not_restarted)
 {
     weft_spin(record_grace, NULL);
-    weft_snooze();
+    weft_spin(supervise_one, "child ");
+    let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert(seen_grace > 0 && seen_grace <= 60);
-    ck_assert_trail("cleaned");
+    ck_assert_trail("child cleaned");
+    ck_assert_uint_eq(stats().fibers, 0);
 }
-END_TEST
 
 static weft_value ignore_cancels(void *arg)
 {
@@ -139,11 +120,9 @@ static weft_value ignore_cancels(void *arg)
 
 static weft_value clean_up_too_long(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_sleep(1000);
-    }
     return 0;
 }
 
@@ -151,31 +130,22 @@ static int shut_down_stubborn(void)
 {
     spin_named(ignore_cancels, NULL, "stubborn", false);
     spin_named(clean_up_too_long, NULL, "slow", false);
-    spin_named(end_when_cancelled, (void *)"", "polite", false);
+    spin_named(end_when_cancelled, "", "polite", false);
     weft_snooze();
     _exit(weft_shutdown_all(0.02) == -ETIMEDOUT ? 7 : 1);
 }
 
-/* Issue 5, 3 */
-START_TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
-{
+TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
+{ /* Issue 5, 3 */
     const outcome *o = run_apart(shut_down_stubborn);
-    ck_assert_int_eq(o->status, 7);
     /* The stubborn fiber may be runnable, or in the pause after many refused calls. */
-    assert_printed(o, "'stubborn' has not ended 0.02 s after it was cancelled");
-    assert_printed(o, "'slow' has not ended 0.02 s after it was cancelled; it waits for sleep\n");
+    assert_prints(
+        o, 7,
+        (const char *[]){"'stubborn' has not ended 0.02 s after it was cancelled",
+                         "'slow' has not ended 0.02 s after it was cancelled; it waits for sleep\n",
+                         NULL});
     ck_assert_ptr_null(strstr(o->text, "polite"));
 }
-END_TEST
-
-START_TEST(with_a_grace_time_of_0_fibers_run_once)
-{
-    weft_spin(end_when_cancelled, (void *)"ran");
-    weft_snooze();
-    ck_assert_int_eq(weft_shutdown_all(0), 0);
-    ck_assert_trail("ran");
-}
-END_TEST
 
 static weft_value spin_when_scheduled(void *arg)
 {
@@ -188,32 +158,26 @@ static weft_value spin_while_cancelled(void *arg)
 {
     weft_sleep(INFINITY);
     weft_spin(end_when_cancelled, arg);
-    WEFT_SHIELD(1) {
+    WEFT_SHIELD(1)
         weft_sleep(0.001);
-    }
     return 0;
 }
 
-/* T104 */
-START_TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
-{
-    weft_fiber daemon = spin_named(spin_when_scheduled, (void *)"daemon's", "", true);
-    weft_spin(spin_while_cancelled, (void *)"during");
+TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
+{ /* T104 */
+    weft_fiber daemon = spin_named(spin_when_scheduled, "daemon's", "", true);
+    weft_spin(spin_while_cancelled, "during");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("during");
-    weft_fiber f = weft_spin(mark_and_return, (void *)"after");
+    weft_fiber f = weft_spin(mark_and_return, "after");
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(weft_schedule(daemon, 0), 0);
     let_run();
     ck_assert_trail("during");
 }
-END_TEST
 
-static weft_value spin_and_await(void *arg)
-{
-    return weft_await(weft_spin(mark_and_return, arg));
-}
+FIBER(spin_and_await, weft_await(weft_spin(mark_and_return, arg)))
 
 /* While cancelled, let the daemon end. Then spin fibers, one of which reuses its record. */
 static weft_value reuse_record_of(void *daemon)
@@ -222,12 +186,12 @@ static weft_value reuse_record_of(void *daemon)
     WEFT_SHIELD(60) {
         weft_schedule(arg_id(daemon), 3);
         ck_assert_int_eq(weft_await(arg_id(daemon)), 3);
-        ck_assert_int_eq(weft_await(weft_spin(spin_and_await, (void *)"ran")), 0);
+        ck_assert_int_eq(weft_await(weft_spin(spin_and_await, "ran")), 0);
     }
     return 0;
 }
 
-START_TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
+TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
 {
     weft_fiber f = spin_named(suspend, NULL, "", true);
     weft_spin(reuse_record_of, id_arg(f));
@@ -235,11 +199,9 @@ START_TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("ran");
 }
-END_TEST
 
 static weft_value become_daemon_and_hang(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
     WEFT_SHIELD(INFINITY) {
         weft_sleep(0.001);
@@ -249,23 +211,15 @@ static weft_value become_daemon_and_hang(void *arg)
     return 0;
 }
 
-static int shut_down_new_daemon(void)
-{
+TEST_PROGRAM(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited, 0, "")
+{ /* T104 */
     weft_spin(become_daemon_and_hang, NULL);
     weft_snooze();
     _exit(weft_shutdown_all(60) == 0 ? 0 : 1);
 }
 
-/* T104 */
-START_TEST(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited)
-{
-    assert_silent(run_apart(shut_down_new_daemon), 0);
-}
-END_TEST
-
 static weft_value toggle_daemon(void *arg)
 {
-    (void)arg;
     WEFT_MOVE_ON_AFTER(1000) {
         for (int i = 0; i < 5; i++) {
             weft_set_daemon(i % 2 == 0);
@@ -277,46 +231,24 @@ static weft_value toggle_daemon(void *arg)
     return 0;
 }
 
-/* T104 */
-START_TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
-{
+TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
+{ /* T104 */
     weft_spin(toggle_daemon, NULL);
     double begin = weft_now();
     ck_assert_int_eq(weft_suspend(), 0);
     ck_assert(weft_now() - begin < 1000);
     ck_assert_int_eq(weft_set_daemon(true), -EINVAL);
 }
-END_TEST
 
-START_TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
+TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
 {
-    weft_fiber parked = weft_spin(end_when_cancelled, (void *)"parked");
-    let_run();
+    weft_fiber parked = spin_waiting(end_when_cancelled, "parked");
     ck_assert_int_eq(weft_park(parked), 0);
-    weft_fiber made = weft_new(mark_and_return, (void *)"never");
+    weft_fiber made = weft_new(mark_and_return, "never");
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("parked");
     ck_assert_int_eq(weft_state_of(made), WEFT_DEAD);
 }
-END_TEST
-
-static weft_value supervise_one(void *arg)
-{
-    weft_child child = {.fn = end_when_cancelled, .arg = arg, .restart = WEFT_ALWAYS};
-    return weft_supervise(&child, 1, NULL);
-}
-
-START_TEST(a_supervised_child_is_not_restarted_during_shutdown)
-{
-    weft_spin(supervise_one, (void *)"x");
-    let_run();
-    ck_assert_int_eq(weft_shutdown_all(60), 0);
-    let_run();
-    weft_counters now;
-    weft_stats(&now);
-    ck_assert_uint_eq(now.fibers, 0);
-}
-END_TEST
 
 static weft_value shut_down_when_scheduled(void *arg)
 {
@@ -325,18 +257,15 @@ static weft_value shut_down_when_scheduled(void *arg)
     return weft_shutdown_all(60);
 }
 
-START_TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
+TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
 {
-    weft_fiber other = weft_spin(end_when_cancelled, (void *)"other");
-    weft_fiber f = weft_spin(shut_down_when_scheduled, (void *)"");
-    let_run();
-    weft_cancel(f);
-    weft_await(f);
+    weft_fiber other = weft_spin(end_when_cancelled, "other");
+    weft_fiber f = spin_waiting(shut_down_when_scheduled, "");
+    cancel_and_await(f);
     ck_assert_int_eq(weft_await(other), -ECANCELED);
 }
-END_TEST
 
-START_TEST(an_invalid_grace_time_is_refused_with_a_message)
+TEST(an_invalid_grace_time_is_refused_with_a_message)
 {
     static const double bad[] = {-1, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
@@ -345,34 +274,23 @@ START_TEST(an_invalid_grace_time_is_refused_with_a_message)
         ck_assert_int_eq(weft_shutdown_on_signals(bad[i]), -EINVAL);
     }
 }
-END_TEST
 
 #ifdef weft_shutdown
 #error "weft_shutdown is a macro"
 #endif
 
-START_TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
+TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
 {
     int fd[2];
     char byte;
-    weft_spin(end_when_cancelled, (void *)"all");
+    weft_spin(end_when_cancelled, "all");
     weft_snooze();
     ck_assert_int_eq(weft_socketpair(fd), 0);
     ck_assert_int_eq(weft_shutdown(fd[0], SHUT_WR), 0);
     ck_assert_int_eq(weft_read(fd[1], &byte, 1), 0);
     ck_assert_trail("");
-    ck_assert_int_eq(weft_shutdown_all(1.5), 0);
+    ck_assert_int_eq(weft_shutdown_all(0), 0); /* without a grace time, fibers run once */
     ck_assert_trail("all");
-}
-END_TEST
-
-/* Fibers that accept connections. */
-
-static int listen_on_loopback(void)
-{
-    int fd = weft_listen("tcp", "127.0.0.1:0");
-    ck_assert_int_ge(fd, 0);
-    return fd;
 }
 
 static weft_value accept_and_mark(void *arg)
@@ -384,7 +302,6 @@ static weft_value accept_and_mark(void *arg)
 
 static int close_conn(int fd, void *ctx)
 {
-    (void)ctx;
     return weft_close(fd);
 }
 
@@ -395,42 +312,31 @@ static weft_value accept_until_cancelled(void *arg)
     return rc;
 }
 
-START_TEST(accepting_fibers_are_cancelled_first)
-{
-    if (is_sim())
-        return;
-    int fd = listen_on_loopback(), other = listen_on_loopback();
-    weft_spin(end_when_cancelled, (void *)"worker");
-    weft_spin(accept_and_mark, as_arg(fd));
-    weft_spin(accept_until_cancelled, as_arg(other));
-    let_run();
-    ck_assert_int_eq(weft_shutdown_all(60), 0);
-    ck_assert_msg(strcmp(trail, "accept loop worker") == 0 ||
-                      strcmp(trail, "loop accept worker") == 0,
-                  "%s", trail);
-    weft_close(fd);
-    weft_close(other);
-}
-END_TEST
-
 static weft_value shut_down_soon(void *arg)
 {
-    (void)arg;
     weft_sleep(0.001);
     return weft_shutdown_all(60);
 }
 
-START_TEST(the_accept_loop_of_an_ancestor_returns_once)
+TEST(accepting_fibers_are_cancelled_first_also_the_loop_of_an_ancestor)
 {
     if (is_sim())
         return;
-    int fd = listen_on_loopback();
+    int fd[3];
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_ge(fd[i] = weft_listen("tcp", "127.0.0.1:0"), 0);
+    weft_spin(end_when_cancelled, "worker");
+    weft_spin(accept_and_mark, as_arg(fd[0]));
+    weft_spin(accept_until_cancelled, as_arg(fd[1]));
     weft_fiber f = weft_spin(shut_down_soon, NULL);
-    ck_assert_int_eq(weft_accept_loop(fd, close_conn, NULL), -ECANCELED);
+    ck_assert_int_eq(weft_accept_loop(fd[2], close_conn, NULL), -ECANCELED);
     ck_assert_int_eq(weft_await(f), 0);
-    weft_close(fd);
+    ck_assert_msg(strcmp(trail, "accept loop worker") == 0 ||
+                      strcmp(trail, "loop accept worker") == 0,
+                  "%s", trail);
+    for (int i = 0; i < 3; i++)
+        weft_close(fd[i]);
 }
-END_TEST
 
 /* Other threads. */
 
@@ -438,44 +344,34 @@ static weft_value wait_in_cord(void *arg)
 {
     weft_tell(arg_id(arg), 1);
     weft_value rc = weft_sleep(INFINITY);
-    WEFT_SHIELD(1) {
+    WEFT_SHIELD(1)
         weft_sleep(0.01);
-    }
     return rc;
 }
 
-START_TEST(started_cords_are_cancelled_and_awaited)
+TEST(started_cords_are_cancelled_and_awaited)
 {
     weft_cord cords[3];
-    for (size_t i = 0; i < COUNT_OF(cords); i++) {
+    for (int i = 0; i < 3; i++) {
         cords[i] = weft_cord_start(wait_in_cord, id_arg(weft_self()), NULL);
-        ck_assert_uint_ne(cords[i], 0);
-    }
-    for (size_t i = 0; i < COUNT_OF(cords); i++)
         ck_assert_int_eq(weft_receive(), 1);
+    }
     ck_assert_int_eq(weft_shutdown_all(60), 0);
-    for (size_t i = 0; i < COUNT_OF(cords); i++) {
+    for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_cord_cancel(cords[i]), -ESRCH);   /* it has ended, */
         ck_assert_int_eq(weft_cord_join(cords[i]), -ECANCELED); /* and can be joined */
     }
 }
-END_TEST
 
 static void *install_in_thread(void *arg)
 {
-    (void)arg;
     return as_arg(weft_shutdown_on_signals(1));
 }
 
-START_TEST(only_the_main_thread_can_install_shutdown_on_signals)
+TEST(only_the_main_thread_can_install_shutdown_on_signals)
 {
-    pthread_t thread;
-    void *result;
-    ck_assert_int_eq(pthread_create(&thread, NULL, install_in_thread, NULL), 0);
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    ck_assert_int_eq((intptr_t)result, -EPERM);
+    ck_assert_int_eq((intptr_t)join_thread(start_thread(install_in_thread, NULL)), -EPERM);
 }
-END_TEST
 
 /* Programs that signals end. */
 
@@ -484,7 +380,6 @@ typedef struct running_program {
     int stderr_fd; /* its stderr */
 } running_program;
 
-/* Start a program, and wait until it prints "!". */
 static running_program start_program(int (*program)(void))
 {
     int fd[2];
@@ -523,6 +418,31 @@ static const outcome *signal_program(int (*program)(void), int sig)
     return wait_for_outcome(r);
 }
 
+/*
+ * The body is a program that prints "!" when it is ready. The test then sends sig, and asserts the
+ * status and the exact text on stderr, or parts of that text.
+ */
+/* clang-format off */
+#define TEST_SIGNALLED(name, sig, status, text)                                 \
+    static int name##_program(void);                                            \
+    TEST(name)                                                                  \
+    {                                                                           \
+        if (!IS_TSAN)                                                           \
+            assert_exited(signal_program(name##_program, sig), status, text);   \
+    }                                                                           \
+    static int name##_program(void)
+
+#define TEST_SIGNALLED_PRINTS(name, sig, status, ...)                           \
+    static int name##_program(void);                                            \
+    TEST(name)                                                                  \
+    {                                                                           \
+        if (!IS_TSAN)                                                           \
+            assert_prints(signal_program(name##_program, sig), status,          \
+                          (const char *[]){__VA_ARGS__, NULL});                 \
+    }                                                                           \
+    static int name##_program(void)
+/* clang-format on */
+
 /* Wait for a signal that is never sent. The wait does not end by itself on any backend. */
 static int wait_forever(void)
 {
@@ -541,16 +461,16 @@ static weft_value print_when_cancelled(void *arg)
 
 static weft_value print_with_grandchild(void *arg)
 {
-    weft_defer(print_stderr_arg, (void *)"child's ");
-    weft_spin(print_when_cancelled, (void *)"grandchild");
+    weft_defer(print_stderr_arg, "child's ");
+    weft_spin(print_when_cancelled, "grandchild");
     return print_when_cancelled(arg);
 }
 
 static int wait_with_tree(void)
 {
     weft_shutdown_on_signals(60);
-    weft_defer(print_stderr_arg, (void *)"main's ");
-    weft_spin(print_with_grandchild, (void *)"child ");
+    weft_defer(print_stderr_arg, "main's ");
+    weft_spin(print_with_grandchild, "child ");
     let_run();
     print_stderr("!");
     int rc = wait_forever();
@@ -558,44 +478,8 @@ static int wait_with_tree(void)
     return 0;
 }
 
-/* P75 */
-START_TEST(a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0)
-{
-    if (IS_TSAN)
-        return;
-    assert_exited(signal_program(wait_with_tree, SIGTERM), 0,
-                  "main main's child child's grandchild");
-    assert_exited(signal_program(wait_with_tree, SIGINT), 0,
-                  "main main's child child's grandchild");
-}
-END_TEST
-
-static int read_idle_pipe(void)
-{
-    int fd[2];
-    char byte;
-    weft_shutdown_on_signals(60);
-    if (weft_pipe(fd) < 0)
-        return 9;
-    print_stderr("!");
-    ssize_t n = weft_read(fd[0], &byte, 1);
-    return n == -ECANCELED ? 4 : 5;
-}
-
-/* P75 */
-START_TEST(a_signal_ends_a_read_and_the_status_is_what_main_returns)
-{
-    if (IS_TSAN)
-        return;
-    if (getenv("WEFT_BACKEND") != NULL && strcmp(getenv("WEFT_BACKEND"), "sim") == 0)
-        return; /* no other process could write to a pipe in memory */
-    assert_exited(signal_program(read_idle_pipe, SIGTERM), 4, "");
-}
-END_TEST
-
 static weft_value snooze_until_cancelled(void *arg)
 {
-    (void)arg;
     while (weft_snooze() == 0)
         continue;
     return 0;
@@ -610,17 +494,30 @@ static int snooze_in_two_fibers(void)
     return weft_await_children() == -ECANCELED ? 0 : 1;
 }
 
-/* P75 */
-START_TEST(a_signal_ends_a_program_with_fibers_that_never_wait)
-{
-    if (IS_TSAN)
-        return;
-    assert_exited(signal_program(snooze_in_two_fibers, SIGTERM), 0, "");
-    assert_exited(signal_program(snooze_in_two_fibers, SIGINT), 0, "");
+TEST(sigterm_and_sigint_end_main_then_the_child_then_the_grandchild_and_the_status_is_0)
+{ /* P75 */
+    static const int signals[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < COUNT_OF(signals) && !IS_TSAN; i++) {
+        assert_exited(signal_program(wait_with_tree, signals[i]), 0,
+                      "main main's child child's grandchild");
+        assert_exited(signal_program(snooze_in_two_fibers, signals[i]), 0, "");
+    }
 }
-END_TEST
 
-static int ignore_signal_for_a_while(void)
+TEST_SIGNALLED(a_signal_ends_a_read_and_the_status_is_what_main_returns, SIGTERM, 4, "")
+{ /* P75 */
+    int fd[2];
+    char byte;
+    weft_shutdown_on_signals(60);
+    if (weft_pipe(fd) < 0)
+        return 9;
+    print_stderr("!");
+    if (is_sim())
+        return 4; /* no other process could write to a pipe in memory */
+    return weft_read(fd[0], &byte, 1) == -ECANCELED ? 4 : 5;
+}
+
+TEST_SIGNALLED(each_call_of_a_main_fiber_that_ignores_the_signal_is_refused, SIGTERM, 0, "")
 {
     weft_shutdown_on_signals(60);
     print_stderr("!");
@@ -631,17 +528,8 @@ static int ignore_signal_for_a_while(void)
     return refused == 300 ? 0 : 1;
 }
 
-START_TEST(each_call_of_a_main_fiber_that_ignores_the_signal_is_refused)
-{
-    if (IS_TSAN)
-        return;
-    assert_exited(signal_program(ignore_signal_for_a_while, SIGTERM), 0, "");
-}
-END_TEST
-
 static weft_value compute_forever(void *arg)
 {
-    (void)arg;
     print_stderr("!");
     for (volatile bool is_running = true; is_running;)
         continue;
@@ -685,13 +573,10 @@ static void signal_until_ended(pid_t pid, int sig)
     }
 }
 
-/* P75 */
-START_TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
-{
-    if (IS_TSAN)
-        return;
+TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
+{ /* P75 */
     static const int pairs[][2] = {{SIGTERM, SIGINT}, {SIGINT, SIGINT}, {SIGTERM, SIGTERM}};
-    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+    for (size_t i = 0; i < COUNT_OF(pairs) && !IS_TSAN; i++) {
         running_program r = start_program(wait_beside_computing);
         kill(r.pid, pairs[i][0]);
         wait_until_not_pending(r.pid);
@@ -699,28 +584,19 @@ START_TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
         assert_exited(wait_for_outcome(r), -pairs[i][1], "");
     }
 }
-END_TEST
 
 /* The program signals itself, so that no time passes between the two signals. */
-static int shut_down_slowly(void)
+TEST_PROGRAM(a_signal_sent_twice_at_once_counts_once, 0, "cancelled ")
 {
     weft_shutdown_on_signals(60);
-    print_stderr("!");
     raise(SIGTERM);
     raise(SIGTERM);
     wait_forever();
     print_stderr("cancelled ");
-    WEFT_SHIELD(60) {
+    WEFT_SHIELD(60)
         weft_sleep(0.05);
-    }
     return 0;
 }
-
-START_TEST(a_signal_sent_twice_at_once_counts_once)
-{
-    assert_exited(wait_for_outcome(start_program(shut_down_slowly)), 0, "cancelled ");
-}
-END_TEST
 
 static int compute_too_long(void)
 {
@@ -731,9 +607,8 @@ static int compute_too_long(void)
     return 0;
 }
 
-/* Issue 5, 3 */
-START_TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
-{
+TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
+{ /* Issue 5, 3 */
     if (IS_TSAN)
         return;
     const outcome *o = signal_program(compute_too_long, SIGTERM);
@@ -742,14 +617,11 @@ START_TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_com
     assert_printed(o, "'busy' has not ended 50 ms after the signal; it is running\n");
     ck_assert_ptr_null(strstr(o->text, "daemon"));
 }
-END_TEST
 
 static void sleep_in_defer(void *arg)
 {
-    (void)arg;
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_sleep(INFINITY);
-    }
 }
 
 static weft_value end_with_slow_defer(void *arg)
@@ -758,11 +630,10 @@ static weft_value end_with_slow_defer(void *arg)
     return 0;
 }
 
-/*
- * Simulate a signal while the scheduler changes the record of a fiber: live and the lists are
- * invalid.
- */
-static int compute_with_invalid_record(void)
+/* Simulate a signal while the scheduler changes a record: live and the lists are invalid. */
+TEST_SIGNALLED_PRINTS(the_report_after_the_grace_time_reads_only_fiber_records, SIGTERM, 1,
+                      "'main' has not ended 50 ms after the signal; it is running\n",
+                      "'torn' has not ended 50 ms after the signal; it waits for sleep\n")
 {
     weft_shutdown_on_signals(0.05);
     weft_fiber f = spin_named(end_with_slow_defer, NULL, "torn", false);
@@ -777,27 +648,15 @@ static int compute_with_invalid_record(void)
     return 0;
 }
 
-START_TEST(the_report_after_the_grace_time_reads_only_fiber_records)
-{
-    if (IS_TSAN)
-        return;
-    const outcome *o = signal_program(compute_with_invalid_record, SIGTERM);
-    ck_assert_int_eq(o->status, 1);
-    assert_printed(o, "'main' has not ended 50 ms after the signal; it is running\n");
-    assert_printed(o, "'torn' has not ended 50 ms after the signal; it waits for sleep\n");
-}
-END_TEST
-
 static weft_value spin_tree(void *arg)
 {
     intptr_t depth = (intptr_t)arg;
     if (depth == 0)
         return 0;
-    weft_fiber children[2];
-    for (int i = 0; i < 2; i++)
-        children[i] = weft_spin(spin_tree, as_arg(depth - 1));
-    weft_await(children[0]);
-    return 0; /* the other child is cancelled or has ended */
+    weft_fiber child = weft_spin(spin_tree, as_arg(depth - 1));
+    weft_spin(spin_tree, as_arg(depth - 1)); /* is cancelled or has ended */
+    weft_await(child);
+    return 0;
 }
 
 static intptr_t tree_depth = 6;
@@ -808,25 +667,23 @@ static int spin_trees_forever(void)
     weft_shutdown_on_signals(0);
     print_stderr("!");
     while (tree_depth > 0)
-        WEFT_SHIELD(INFINITY) {
+        WEFT_SHIELD(INFINITY)
             weft_await(weft_spin(spin_tree, as_arg(tree_depth)));
-        }
     return 0;
 }
 
-START_TEST(the_process_ends_with_a_report_whatever_code_the_signal_interrupts)
+TEST(the_process_ends_with_a_report_whatever_code_the_signal_interrupts)
 {
-    if (IS_TSAN)
-        return;
-    for (int i = 0; i < (is_sanitized() ? 10 : 50); i++) {
+    for (int i = 0; i < (is_sanitized() ? 10 : 25) && !IS_TSAN; i++) {
         const outcome *o = signal_program(spin_trees_forever, i % 2 ? SIGINT : SIGTERM);
         ck_assert_msg(o->status == 1, "status %d: %.300s", o->status, o->text);
         assert_printed(o, "'main' has not ended 0 ms after the signal");
     }
 }
-END_TEST
 
-static int clean_up_too_slowly(void)
+/* In virtual time, 5 s pass first. */
+TEST_SIGNALLED_PRINTS(the_grace_time_continues_while_the_process_ends, SIGINT, 1,
+                      "'stubborn' has not ended ")
 {
     weft_shutdown_on_signals(0.05);
     spin_named(ignore_cancels, NULL, "stubborn", false);
@@ -836,35 +693,14 @@ static int clean_up_too_slowly(void)
     return 0;
 }
 
-START_TEST(the_grace_time_continues_while_the_process_ends)
+TEST_SIGNALLED_PRINTS(a_grace_time_of_0_expires_at_once, SIGTERM, 1,
+                      "'main' has not ended 0 ms after the signal; it is running\n")
 {
-    if (IS_TSAN)
-        return;
-    const outcome *o = signal_program(clean_up_too_slowly, SIGINT);
-    ck_assert_int_eq(o->status, 1);
-    assert_printed(o, "'stubborn' has not ended "); /* in virtual time, 5 s pass first */
-}
-END_TEST
-
-static int compute_without_grace(void)
-{
+    weft_shutdown_on_signals(INFINITY);
     weft_shutdown_on_signals(0);
-    print_stderr("!");
-    for (volatile bool is_running = true; is_running;)
-        continue;
+    compute_forever(NULL);
     return 0;
 }
-
-START_TEST(a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed)
-{
-    if (IS_TSAN)
-        return;
-    const outcome *o = signal_program(compute_without_grace, SIGTERM);
-    ck_assert_int_eq(o->status, 1);
-    assert_printed(o, "'main' has not ended 0 ms after the signal; it is running\n");
-    ck_assert_int_eq(weft_shutdown_on_signals(INFINITY), 0);
-}
-END_TEST
 
 static weft_value print_and_wake_main(void *arg)
 {
@@ -872,58 +708,32 @@ static weft_value print_and_wake_main(void *arg)
     return weft_schedule(weft_main(), 0);
 }
 
-static int handle_sigterm(void)
+TEST_SIGNALLED(a_handler_of_the_program_replaces_the_shutdown_on_its_signal, SIGTERM, 0, "own")
 {
     weft_shutdown_on_signals(60);
-    weft_on_signal(SIGTERM, print_and_wake_main, (void *)"own");
+    weft_on_signal(SIGTERM, print_and_wake_main, "own");
     print_stderr("!");
     return (int)weft_suspend();
 }
 
-START_TEST(a_handler_of_the_program_replaces_the_shutdown_on_its_signal)
-{
-    if (IS_TSAN)
-        return;
-    assert_exited(signal_program(handle_sigterm, SIGTERM), 0, "own");
-}
-END_TEST
-
-static int handle_sigterm_and_ignore_cancels(void)
+TEST_SIGNALLED_PRINTS(the_grace_time_of_one_signal_applies_if_the_program_handles_the_other, SIGINT,
+                      1, "'main' has not ended 50 ms after the signal")
 {
     weft_shutdown_on_signals(0.05);
-    weft_on_signal(SIGTERM, print_and_wake_main, (void *)"taken over");
+    weft_on_signal(SIGTERM, print_and_wake_main, "taken over");
     print_stderr("!");
     while (wait_forever() < 0)
         continue;
     return 0;
 }
 
-START_TEST(the_grace_time_of_one_signal_applies_if_the_program_handles_the_other)
-{
-    if (IS_TSAN)
-        return;
-    const outcome *o = signal_program(handle_sigterm_and_ignore_cancels, SIGINT);
-    ck_assert_int_eq(o->status, 1);
-    assert_printed(o, "'main' has not ended 50 ms after the signal");
-    ck_assert_ptr_null(strstr(o->text, "taken over"));
-}
-END_TEST
-
-static int suspend_until_done(void)
+TEST_PROGRAM(the_shutdown_signals_do_not_keep_main_waiting, 3, "")
 {
     weft_shutdown_on_signals(60);
-    return weft_suspend() == 0 ? 3 : 1;
+    return IS_TSAN || weft_suspend() == 0 ? 3 : 1;
 }
 
-START_TEST(the_shutdown_signals_do_not_keep_main_waiting)
-{
-    if (IS_TSAN)
-        return;
-    assert_silent(run_apart(suspend_until_done), 3);
-}
-END_TEST
-
-static int shut_down_and_wait(void)
+TEST_SIGNALLED(a_signal_ends_main_after_a_shutdown_of_all_other_fibers, SIGTERM, 0, "")
 {
     weft_shutdown_on_signals(60);
     if (weft_shutdown_all(60) != 0)
@@ -932,14 +742,6 @@ static int shut_down_and_wait(void)
     return wait_forever() == -ECANCELED ? 0 : 1;
 }
 
-START_TEST(a_signal_ends_main_after_a_shutdown_of_all_other_fibers)
-{
-    if (IS_TSAN)
-        return;
-    assert_exited(signal_program(shut_down_and_wait, SIGTERM), 0, "");
-}
-END_TEST
-
 static weft_value accept_and_print(void *arg)
 {
     int rc = weft_accept((int)(intptr_t)arg, NULL, NULL);
@@ -947,67 +749,15 @@ static weft_value accept_and_print(void *arg)
     return rc;
 }
 
-static int accept_beside_worker(void)
+TEST_SIGNALLED(a_signal_cancels_accepting_fibers_first, SIGTERM, 0, "accept main worker")
 {
     weft_shutdown_on_signals(60);
-    int fd = weft_listen("tcp", "127.0.0.1:0");
-    weft_spin(accept_and_print, as_arg(fd));
-    weft_spin(print_when_cancelled, (void *)"worker");
+    if (!is_sim())
+        weft_spin(accept_and_print, as_arg(weft_listen("tcp", "127.0.0.1:0")));
+    weft_spin(print_when_cancelled, "worker");
     let_run();
     print_stderr("!");
     wait_forever();
-    print_stderr("main ");
+    print_stderr(is_sim() ? "accept main " : "main ");
     return 0;
-}
-
-START_TEST(a_signal_cancels_accepting_fibers_first)
-{
-    if (IS_TSAN)
-        return;
-    if (getenv("WEFT_BACKEND") != NULL && strcmp(getenv("WEFT_BACKEND"), "sim") == 0)
-        return;
-    assert_exited(signal_program(accept_beside_worker, SIGTERM), 0, "accept main worker");
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &all_fibers_except_daemons_end_with_parents_before_children,
-        &a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon,
-        &the_ancestors_of_the_caller_continue,
-        &each_fiber_gets_its_grace_time_and_is_awaited,
-        &fibers_that_do_not_end_are_reported_with_their_wait_reason,
-        &with_a_grace_time_of_0_fibers_run_once,
-        &fibers_created_during_and_after_a_shutdown_are_cancelled_too,
-        &a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled,
-        &a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited,
-        &main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag,
-        &a_parked_fiber_and_a_fiber_that_never_ran_end_too,
-        &a_supervised_child_is_not_restarted_during_shutdown,
-        &a_cancelled_caller_cancels_the_others_and_does_not_wait,
-        &an_invalid_grace_time_is_refused_with_a_message,
-        &weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers,
-        &accepting_fibers_are_cancelled_first,
-        &the_accept_loop_of_an_ancestor_returns_once,
-        &started_cords_are_cancelled_and_awaited,
-        &only_the_main_thread_can_install_shutdown_on_signals,
-        &a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0,
-        &a_signal_ends_a_read_and_the_status_is_what_main_returns,
-        &a_signal_ends_a_program_with_fibers_that_never_wait,
-        &each_call_of_a_main_fiber_that_ignores_the_signal_is_refused,
-        &a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes,
-        &a_signal_sent_twice_at_once_counts_once,
-        &after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes,
-        &the_report_after_the_grace_time_reads_only_fiber_records,
-        &the_process_ends_with_a_report_whatever_code_the_signal_interrupts,
-        &the_grace_time_continues_while_the_process_ends,
-        &a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed,
-        &a_handler_of_the_program_replaces_the_shutdown_on_its_signal,
-        &the_grace_time_of_one_signal_applies_if_the_program_handles_the_other,
-        &the_shutdown_signals_do_not_keep_main_waiting,
-        &a_signal_ends_main_after_a_shutdown_of_all_other_fibers,
-        &a_signal_cancels_accepting_fibers_first,
-    };
-    return run_suite("shutdown", tests, COUNT_OF(tests));
 }

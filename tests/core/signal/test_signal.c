@@ -2,9 +2,8 @@
  * Signals: waiting for them, handler fibers, threads, child processes, and the state that signals
  * must not change.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -36,29 +35,23 @@ static int wait_for(int sig)
     return weft_wait_signal(&set);
 }
 
-static weft_value wait_for_arg(void *arg)
-{
-    return wait_for((int)(intptr_t)arg);
-}
+FIBER(wait_for_arg, wait_for((int)(intptr_t)arg))
 
 /* Catch the signal from now on. It stays pending for later waits. */
 static void catch_signal(int sig)
 {
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         ck_assert_int_eq(wait_for(sig), -ECANCELED);
-    }
 }
 
-static int is_not_pending(int sig)
+static bool is_not_pending(int sig)
 {
     int rc = 0;
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         rc = wait_for(sig);
-    }
     return rc == -ECANCELED;
 }
 
-/* Run the handlers of earlier signals. */
 static void let_signals_run(void)
 {
     catch_signal(SIGWINCH);
@@ -67,10 +60,7 @@ static void let_signals_run(void)
 
 static weft_fiber spin_signal_waiter(int sig)
 {
-    weft_fiber f = weft_spin(wait_for_arg, as_arg(sig));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(wait_for_arg, as_arg(sig));
 }
 
 /* The handler that was installed before weft's handler. */
@@ -78,7 +68,6 @@ static volatile sig_atomic_t own_calls;
 
 static void count_own(int sig)
 {
-    (void)sig;
     own_calls++;
 }
 
@@ -102,15 +91,28 @@ static void send_alarm_soon(void)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
-START_TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
+static void *raise_arg(void *arg)
+{
+    raise((int)(intptr_t)arg);
+    return NULL;
+}
+
+TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
+    f = spin_signal_waiter(SIGUSR1);
+    errno = 77;
+    raise(SIGUSR1);
+    ck_assert_int_eq(errno, 77);
+    ck_assert_int_eq(weft_await(f), SIGUSR1);
+    f = spin_signal_waiter(SIGUSR1);
+    join_thread(start_thread(raise_arg, as_arg(SIGUSR1))); /* delivered to another thread */
+    ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
-END_TEST
 
-START_TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
+TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
 {
     sigset_t set = set_of(SIGUSR1, SIGRTMIN);
     catch_signal(SIGRTMIN);
@@ -121,9 +123,8 @@ START_TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
     ck_assert_int_eq(weft_wait_signal(&set), SIGUSR1);
     ck_assert_int_eq(weft_wait_signal(&set), SIGRTMIN);
 }
-END_TEST
 
-START_TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
+TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
 {
     weft_fiber a = spin_signal_waiter(SIGUSR1), b = spin_signal_waiter(SIGUSR1),
                c = spin_signal_waiter(SIGUSR2);
@@ -135,34 +136,23 @@ START_TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
     raise(SIGUSR2);
     ck_assert_int_eq(weft_await(c), SIGUSR2);
 }
-END_TEST
 
-START_TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
+TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
-    raise(SIGUSR1);
-    raise(SIGUSR1);
-    raise(SIGUSR1);
+    for (int i = 0; i < 3; i++)
+        raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
-    weft_spin(mark_and_return, (void *)"switched");
+    weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
-    ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
-    ck_assert_trail("");
-    ck_assert(is_not_pending(SIGUSR1));
-}
-END_TEST
-
-START_TEST(a_pending_signal_is_returned_even_where_blocking_is_refused)
-{
-    catch_signal(SIGUSR1);
-    raise(SIGUSR1);
     weft_no_switch_begin();
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     weft_no_switch_end();
+    ck_assert_trail("");
+    ck_assert(is_not_pending(SIGUSR1));
 }
-END_TEST
 
-START_TEST(a_cancelled_wait_consumes_no_signal)
+TEST(a_cancelled_wait_consumes_no_signal)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     ck_assert_int_eq(weft_cancel(f), 0);
@@ -170,11 +160,9 @@ START_TEST(a_cancelled_wait_consumes_no_signal)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
 }
-END_TEST
 
 static weft_value wait_and_mark(void *arg)
 {
-    (void)arg;
     int rc = wait_for(SIGUSR1);
     mark(rc == SIGUSR1 ? "signal " : "none ");
     mark(weft_sleep(1) == -ECANCELED ? "cancelled" : "continued");
@@ -184,17 +172,15 @@ static weft_value wait_and_mark(void *arg)
 /*
  * The fiber is woken and cancelled at the same time. In either order, the signal is delivered once.
  */
-START_TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
+TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
 {
-    for (int i = 0; i < 200; i++) {
-        trail[0] = '\0';
-        weft_fiber f = weft_spin(wait_and_mark, NULL);
-        let_run();
+    for (int i = 0; i < 100; i++) {
+        clear_trail();
+        weft_fiber f = spin_waiting(wait_and_mark, NULL);
         raise(SIGUSR1);
         for (volatile int spins = i % 20 * 2000; spins > 0; spins--)
             continue; /* vary the progress of the signal thread */
-        weft_cancel(f);
-        weft_await(f);
+        cancel_and_await(f);
         if (strcmp(trail, "none cancelled") == 0)
             ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
         else
@@ -202,9 +188,8 @@ START_TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
         ck_assert(is_not_pending(SIGUSR1));
     }
 }
-END_TEST
 
-START_TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
+TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
 {
     static const int cannot[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
                                  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS};
@@ -225,9 +210,8 @@ START_TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
     ck_assert_int_eq(weft_wait_signal(&both), -EINVAL);
     ck_assert(is_default(SIGUSR1)); /* no handler was installed for the valid signal either */
 }
-END_TEST
 
-START_TEST(no_handler_is_installed_before_it_is_needed)
+TEST(no_handler_is_installed_before_it_is_needed)
 {
     signal(SIGHUP, SIG_DFL); /* nohup and background shells start programs with these ignored */
     signal(SIGQUIT, SIG_DFL);
@@ -239,7 +223,6 @@ START_TEST(no_handler_is_installed_before_it_is_needed)
             ck_assert_msg(is_default(sig), "signal %d", sig);
     }
 }
-END_TEST
 
 static weft_value sleep_and_count(void *arg)
 {
@@ -249,9 +232,8 @@ static weft_value sleep_and_count(void *arg)
     return 0;
 }
 
-/* P74 */
-START_TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
-{
+TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
+{ /* P74 */
     int runs = 0;
     ck_assert_int_eq(weft_on_signal(SIGUSR1, sleep_and_count, &runs), 0);
     for (int i = 0; i < 5; i++)
@@ -261,25 +243,18 @@ START_TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(runs, 5);
 }
-END_TEST
 
-/* P74 */
-START_TEST(an_error_in_a_handler_fiber_reaches_main)
-{
+TEST(an_error_in_a_handler_fiber_reaches_main)
+{ /* P74 */
     ck_assert_int_eq(weft_on_signal(SIGUSR1, fail_with, as_arg(-EIO)), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_suspend(), -EIO);
     ck_assert_error(-EIO, "broken");
 }
-END_TEST
 
-static weft_value wake_main(void *arg)
-{
-    return weft_schedule(weft_main(), (weft_value)arg);
-}
+FIBER(wake_main, weft_schedule(weft_main(), (weft_value)arg))
 
-/* The main fiber waits for the signal, though no other event is possible. */
-START_TEST(a_suspended_main_fiber_waits_for_handled_signals)
+TEST(a_suspended_main_fiber_waits_for_handled_signals_and_a_wait_is_not_a_deadlock)
 {
     if (IS_TSAN)
         return;
@@ -288,29 +263,12 @@ START_TEST(a_suspended_main_fiber_waits_for_handled_signals)
     ck_assert_int_eq(weft_suspend(), 7);
     ck_assert_int_eq(weft_on_signal(SIGALRM, NULL, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
-}
-END_TEST
-
-START_TEST(a_wait_for_a_signal_is_not_a_deadlock)
-{
-    if (IS_TSAN)
-        return;
     weft_fiber f = spin_signal_waiter(SIGALRM);
     send_alarm_soon();
     ck_assert_int_eq(weft_await(f), SIGALRM);
-    send_alarm_soon();
-    ck_assert_int_eq(wait_for(SIGALRM), SIGALRM);
-}
-END_TEST
-
-START_TEST(a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting)
-{
-    if (IS_TSAN)
-        return;
     weft_spin_with(wait_for_arg, as_arg(SIGUSR1), &(weft_spin_options){.is_daemon = true});
-    ck_assert_int_eq(weft_suspend(), 0);
+    ck_assert_int_eq(weft_suspend(), 0); /* a daemon does not keep main waiting */
 }
-END_TEST
 
 static int sleep_in_deadlock_after_signal(void)
 {
@@ -323,7 +281,7 @@ static int sleep_in_deadlock_after_signal(void)
     return weft_sleep(INFINITY) == -EDEADLK ? 42 : 2;
 }
 
-START_TEST(without_waits_for_signals_a_deadlock_is_detected_again)
+TEST(without_waits_for_signals_a_deadlock_is_detected_again)
 {
     if (IS_TSAN)
         return;
@@ -331,29 +289,21 @@ START_TEST(without_waits_for_signals_a_deadlock_is_detected_again)
     ck_assert_int_eq(o->status, 42);
     assert_printed(o, "deadlock");
 }
-END_TEST
 
-static weft_value mark_in_fiber(void *arg)
+TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
 {
-    mark(arg);
-    return 0;
-}
-
-START_TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
-{
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"old "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_and_return, "old "), 0);
     raise(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"new "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_and_return, "new "), 0);
     raise(SIGUSR1);
     let_signals_run();
     ck_assert_trail("new new ");
 }
-END_TEST
 
-START_TEST(removing_a_handler_restores_the_previous_one)
+TEST(removing_a_handler_restores_the_previous_one_unless_a_later_one_is_installed)
 {
     install_own_handler(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"ours"), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_and_return, "ours"), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 0); /* not called while weft's handler is installed */
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
@@ -362,10 +312,15 @@ START_TEST(removing_a_handler_restores_the_previous_one)
     let_signals_run();
     ck_assert_trail("");
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
+    signal(SIGUSR1, SIG_DFL);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, return_arg, NULL), 0);
+    install_own_handler(SIGUSR1);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
+    raise(SIGUSR1);
+    ck_assert_int_eq(own_calls, 2);
 }
-END_TEST
 
-START_TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
+TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
 {
     catch_signal(SIGUSR1);
     raise(SIGUSR1);
@@ -377,37 +332,6 @@ START_TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
     raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
-END_TEST
-
-START_TEST(a_handler_installed_over_the_handler_of_weft_is_not_replaced)
-{
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, return_arg, NULL), 0);
-    install_own_handler(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
-    raise(SIGUSR1);
-    ck_assert_int_eq(own_calls, 1);
-}
-END_TEST
-
-START_TEST(a_signal_does_not_change_errno)
-{
-    catch_signal(SIGUSR1);
-    errno = 77;
-    raise(SIGUSR1);
-    ck_assert_int_eq(errno, 77);
-}
-END_TEST
-
-/* Threads. */
-
-static void *start_and_join(void *(*fn)(void *), void *arg)
-{
-    pthread_t thread;
-    void *result;
-    ck_assert_int_eq(pthread_create(&thread, NULL, fn, arg), 0);
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    return result;
-}
 
 /* Wait in a fiber of this thread. Tell the fiber in arg when it waits. */
 static void *wait_in_thread(void *arg)
@@ -417,78 +341,55 @@ static void *wait_in_thread(void *arg)
     return as_arg(weft_await(f));
 }
 
-START_TEST(a_signal_wakes_waiters_in_every_thread)
+TEST(a_signal_wakes_waiters_in_every_thread)
 {
     pthread_t threads[3];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
-        pthread_create(&threads[i], NULL, wait_in_thread, id_arg(weft_self()));
+        threads[i] = start_thread(wait_in_thread, id_arg(weft_self()));
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         ck_assert_int_eq(weft_receive(), 1);
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        ck_assert_int_eq((intptr_t)result, SIGUSR1);
-    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        ck_assert_int_eq((intptr_t)join_thread(threads[i]), SIGUSR1);
     ck_assert(is_not_pending(SIGUSR1));
 }
-END_TEST
-
-static void *raise_arg(void *arg)
-{
-    raise((int)(intptr_t)arg);
-    return NULL;
-}
-
-START_TEST(a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one)
-{
-    weft_fiber f = spin_signal_waiter(SIGUSR1);
-    start_and_join(raise_arg, as_arg(SIGUSR1));
-    ck_assert_int_eq(weft_await(f), SIGUSR1);
-}
-END_TEST
 
 static void *register_and_end(void *arg)
 {
-    return as_arg(weft_on_signal(SIGUSR1, mark_in_fiber, arg));
+    return as_arg(weft_on_signal(SIGUSR1, mark_and_return, arg));
 }
 
-START_TEST(a_handler_ends_with_the_thread_that_registered_it)
+TEST(a_handler_ends_with_the_thread_that_registered_it)
 {
     install_own_handler(SIGUSR1);
-    ck_assert_ptr_null(start_and_join(register_and_end, (void *)"late"));
+    ck_assert_ptr_null(join_thread(start_thread(register_and_end, (void *)"late")));
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
     let_signals_run();
     ck_assert_trail("");
 }
-END_TEST
 
 static void *register_and_suspend(void *arg)
 {
-    weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"removed");
+    weft_on_signal(SIGUSR1, mark_and_return, "removed");
     weft_tell(arg_id(arg), (weft_value)weft_self());
     return as_arg(weft_suspend());
 }
 
-START_TEST(a_handler_may_be_removed_by_another_thread)
+TEST(a_handler_may_be_removed_by_another_thread)
 {
     install_own_handler(SIGUSR1);
-    pthread_t thread;
-    void *result;
-    pthread_create(&thread, NULL, register_and_suspend, id_arg(weft_self()));
+    pthread_t thread = start_thread(register_and_suspend, id_arg(weft_self()));
     weft_fiber main_of_thread = (weft_fiber)weft_receive();
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
     ck_assert_int_eq(weft_schedule(main_of_thread, 5), 0);
-    pthread_join(thread, &result);
-    ck_assert_int_eq((intptr_t)result, 5);
+    ck_assert_int_eq((intptr_t)join_thread(thread), 5);
     ck_assert_trail("");
 }
-END_TEST
 
 typedef struct signal_storm {
     pthread_t to;
@@ -513,50 +414,44 @@ static weft_value read_four_bytes(void *arg)
     return n == 4 && memcmp(text, "whole", 4) == 0 ? n : -EIO;
 }
 
-START_TEST(signals_do_not_interrupt_a_waiting_read)
+TEST(signals_do_not_interrupt_a_waiting_read)
 {
     int fd[2], runs = 0;
     ck_assert_int_eq(weft_pipe(fd), 0);
     ck_assert_int_eq(weft_on_signal(SIGUSR1, sleep_and_count, &runs), 0);
     weft_fiber reader = weft_spin(read_four_bytes, &fd[0]);
     signal_storm s = {pthread_self(), weft_self()};
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, send_signals, &s), 0);
+    pthread_t thread = start_thread(send_signals, &s);
     ck_assert_int_eq(weft_receive(), 100);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    join_thread(thread);
     ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
     ck_assert_int_eq(weft_write(fd[1], "whole", 4), 4);
     ck_assert_int_eq(weft_await(reader), 4);
     let_signals_run();
     ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_ge(runs, 1);
-    ck_assert_int_le(runs, 100);
+    ck_assert(runs >= 1 && runs <= 100);
 }
-END_TEST
 
-/* Processes. */
-
-START_TEST(a_child_of_fork_has_the_original_dispositions)
+TEST(a_child_of_fork_has_the_original_dispositions_also_without_atfork_handlers)
 {
-    if (IS_TSAN)
-        return;
     install_own_handler(SIGUSR2);
     catch_signal(SIGUSR1);
     ck_assert_int_eq(weft_on_signal(SIGUSR2, return_arg, NULL), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        raise(SIGUSR2);
-        if (own_calls == 1)
-            raise(SIGUSR1);
-        _exit(1);
+    for (int i = IS_TSAN ? 1 : 0; i < 2; i++) {
+        pid_t pid = i == 0 ? fork() : _Fork();
+        if (pid == 0) {
+            raise(SIGUSR2);
+            if (own_calls == 1)
+                raise(SIGUSR1);
+            _exit(1);
+        }
+        int status;
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+        ck_assert(is_not_pending(SIGUSR1));
+        ck_assert_int_eq(own_calls, 0);
     }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
-    ck_assert(is_not_pending(SIGUSR1));
-    ck_assert_int_eq(own_calls, 0);
 }
-END_TEST
 
 /* A child of weft_fork can register handlers again. Its return also removes them. */
 static int handle_signals_in_child(void)
@@ -581,30 +476,14 @@ static int handle_signals_in_child(void)
     return pid == 0 ? 2 : status == 2 << 8 ? 0 : 4;
 }
 
-START_TEST(a_child_of_weft_fork_can_handle_signals_again)
+TEST(a_child_of_weft_fork_can_handle_signals_again)
 {
     if (IS_TSAN)
         return;
     assert_silent(run_apart(handle_signals_in_child), 0);
 }
-END_TEST
 
-START_TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
-{
-    catch_signal(SIGUSR1);
-    pid_t pid = _Fork();
-    if (pid == 0) {
-        raise(SIGUSR1);
-        _exit(1);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
-    ck_assert(is_not_pending(SIGUSR1));
-}
-END_TEST
-
-static int exit_while_a_fiber_waits(void)
+TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
 {
     weft_spin(wait_for_arg, as_arg(SIGUSR1));
     weft_on_signal(SIGUSR2, return_arg, NULL);
@@ -612,12 +491,6 @@ static int exit_while_a_fiber_waits(void)
     raise(SIGUSR2);
     return 0;
 }
-
-START_TEST(a_program_may_end_while_fibers_wait_for_signals)
-{
-    assert_silent(run_apart(exit_while_a_fiber_waits), 0);
-}
-END_TEST
 
 /* The dump of all fibers. */
 
@@ -633,7 +506,7 @@ static int dump_by_signal(void)
     return IS_TSAN || weft_suspend() == 0 ? 3 : 4; /* the dump signal does not keep main waiting */
 }
 
-START_TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
+TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
 {
     static const char *const names[] = {"USR1", "SIGUSR1", "10"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -644,7 +517,6 @@ START_TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
         assert_printed(o, "'worker' waiting for sleep");
     }
 }
-END_TEST
 
 static int call_weft_once(void)
 {
@@ -652,7 +524,7 @@ static int call_weft_once(void)
     return weft_snooze() == 0 && is_default(SIGUSR1) ? 0 : 1;
 }
 
-START_TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
+TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
 {
     static const char *const names[] = {"NONE", "0", "10x", "65", "KILL"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -663,43 +535,4 @@ START_TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
     }
     dump_signal = "";
     assert_silent(run_apart(call_weft_once), 0);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_fiber_that_waits_for_a_signal_gets_its_number,
-        &a_wait_for_a_set_returns_the_signal_that_arrived,
-        &a_signal_wakes_all_fibers_that_wait_for_it_and_no_other,
-        &signals_between_two_waits_stay_pending_and_are_returned_without_a_switch,
-        &a_pending_signal_is_returned_even_where_blocking_is_refused,
-        &a_cancelled_wait_consumes_no_signal,
-        &a_cancel_at_the_same_time_does_not_lose_the_signal,
-        &signals_that_cannot_be_handled_are_refused_with_a_message,
-        &no_handler_is_installed_before_it_is_needed,
-        &five_signals_are_five_runs_each_in_a_fiber_that_may_sleep,
-        &an_error_in_a_handler_fiber_reaches_main,
-        &a_suspended_main_fiber_waits_for_handled_signals,
-        &a_wait_for_a_signal_is_not_a_deadlock,
-        &a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting,
-        &without_waits_for_signals_a_deadlock_is_detected_again,
-        &a_second_handler_replaces_the_first_and_runs_for_undelivered_signals,
-        &removing_a_handler_restores_the_previous_one,
-        &removing_a_handler_restores_the_disposition_after_a_wait_too,
-        &a_handler_installed_over_the_handler_of_weft_is_not_replaced,
-        &a_signal_does_not_change_errno,
-        &a_signal_wakes_waiters_in_every_thread,
-        &a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one,
-        &a_handler_ends_with_the_thread_that_registered_it,
-        &a_handler_may_be_removed_by_another_thread,
-        &signals_do_not_interrupt_a_waiting_read,
-        &a_child_of_fork_has_the_original_dispositions,
-        &a_child_of_weft_fork_can_handle_signals_again,
-        &a_child_forked_without_atfork_handlers_has_the_original_dispositions,
-        &a_program_may_end_while_fibers_wait_for_signals,
-        &the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr,
-        &an_invalid_weft_dump_signal_is_reported_and_ignored,
-    };
-    return run_suite("signal", tests, COUNT_OF(tests));
 }

@@ -3,33 +3,23 @@
 #define TESTS_CORE_STACK_STACK_CACHE_H
 
 #include "core/stack/stack.h"
+#include "support/suite.h"
 
-#include <check.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define IS_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define IS_ASAN 1
+#ifndef __has_feature
+#define __has_feature(feature) 0
 #endif
-#endif
-#ifndef IS_ASAN
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define IS_ASAN 1
+#else
 #define IS_ASAN 0
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
 #define IS_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define IS_TSAN 1
-#endif
-#endif
-#ifndef IS_TSAN
+#else
 #define IS_TSAN 0
 #endif
 
@@ -61,11 +51,19 @@ static inline void pool_close(void)
     ck_assert_uint_eq(cache.mapped, 0);
 }
 
+FIXTURE(pool_open, pool_close)
+
 static inline weft__stack acquire_stack(size_t bytes)
 {
     weft__stack stack;
     ck_assert_int_eq(weft__stack_acquire(&cache, bytes, &stack), 0);
     return stack;
+}
+
+static inline void release_stacks(weft__stack *stacks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        weft__stack_release(&cache, &stacks[i]);
 }
 
 static inline char *top_of(const weft__stack *stack)
@@ -80,6 +78,16 @@ static inline void touch_stack(const weft__stack *stack, size_t bytes)
     for (size_t i = 1; i < bytes; i += page)
         top[-(ptrdiff_t)i] = 1;
     top[-(ptrdiff_t)bytes] = 1;
+}
+
+/* Acquire n stacks, touch each, and copy their addresses. */
+static inline void acquire_touched(weft__stack *stacks, weft__stack *copies, size_t n, size_t bytes,
+                                   size_t touched)
+{
+    for (size_t i = 0; i < n; i++) {
+        copies[i] = stacks[i] = acquire_stack(bytes);
+        touch_stack(&stacks[i], touched);
+    }
 }
 
 static inline size_t stack_resident_pages(const weft__stack *stack)

@@ -2,7 +2,7 @@
  * Tests of faults in a program that uses weft: which handler gets them, how the process ends, and
  * which handlers are installed. Each program runs in a separate process.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -22,21 +22,15 @@ static bool is_handled_by_default(int sig)
     return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
-static weft_value overflow_stack(void *arg)
-{
-    (void)arg;
-    return descend(0);
-}
+FIBER(overflow_stack, descend(0))
 
 static weft_value write_to_no_access_page(void *arg)
 {
-    (void)arg;
     char *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *(volatile char *)nowhere = 1;
     return 0;
 }
 
-/* Run fn in a fiber with a name. */
 static int run_fiber(weft_fn *fn)
 {
     return (int)weft_await(weft_spin_with(fn, NULL, &(weft_spin_options){.name = "greedy"}));
@@ -50,7 +44,6 @@ static void write_handled(void)
 
 static void handle_without_info(int sig)
 {
-    (void)sig;
     write_handled();
     _exit(7);
 }
@@ -70,74 +63,65 @@ static void set_info_handler(void (*fn)(int, siginfo_t *, void *), struct sigact
     sigaction(SIGSEGV, &action, before);
 }
 
-static int fault_with_plain_handler_before(void)
+static int fault_in_fiber(void (*segv)(int))
 {
     reset_fault_handlers();
-    signal(SIGSEGV, handle_without_info);
+    signal(SIGSEGV, segv);
     return run_fiber(write_to_no_access_page);
 }
 
-static int fault_with_info_handler_before(void)
+TEST_PROGRAM(a_fault_in_a_fiber_calls_a_plain_handler_of_the_program, 7, "handled")
+{
+    return fault_in_fiber(handle_without_info);
+}
+
+static int fault_with_info_handler(bool is_before)
 {
     reset_fault_handlers();
+    if (!is_before)
+        weft_self();
     set_info_handler(handle_with_info, NULL);
     return run_fiber(write_to_no_access_page);
 }
 
-static int fault_with_info_handler_after(void)
+TEST_PROGRAM(a_fault_in_a_fiber_calls_an_earlier_handler_of_the_program, 7, "handled")
+{
+    return fault_with_info_handler(true);
+}
+
+TEST_PROGRAM(a_fault_in_a_fiber_calls_a_later_handler_of_the_program, 7, "handled")
+{
+    return fault_with_info_handler(false);
+}
+
+TEST_PROGRAM(without_a_handler_a_fault_kills_the_process_silently, -SIGSEGV, "")
+{
+    return fault_in_fiber(SIG_DFL);
+}
+
+TEST_PROGRAM(a_real_fault_cannot_be_ignored, -SIGSEGV, "")
+{
+    return fault_in_fiber(SIG_IGN);
+}
+
+static int send_fault(int sig, void (*handler)(int))
 {
     reset_fault_handlers();
+    signal(sig, handler);
     weft_self();
-    set_info_handler(handle_with_info, NULL);
-    return run_fiber(write_to_no_access_page);
-}
-
-START_TEST(a_fault_in_a_fiber_calls_the_handler_of_the_program)
-{
-    assert_exited(run_apart(fault_with_plain_handler_before), 7, "handled");
-    assert_exited(run_apart(fault_with_info_handler_before), 7, "handled");
-    assert_exited(run_apart(fault_with_info_handler_after), 7, "handled");
-}
-END_TEST
-
-static int fault_by_default(void)
-{
-    reset_fault_handlers();
-    return run_fiber(write_to_no_access_page);
-}
-
-static int send_fault_by_default(void)
-{
-    reset_fault_handlers();
-    weft_self();
-    raise(SIGBUS);
-    return 1;
-}
-
-static int fault_ignored(void)
-{
-    reset_fault_handlers();
-    signal(SIGSEGV, SIG_IGN);
-    return run_fiber(write_to_no_access_page);
-}
-
-static int send_ignored_fault(void)
-{
-    reset_fault_handlers();
-    signal(SIGSEGV, SIG_IGN);
-    weft_self();
-    raise(SIGSEGV);
+    raise(sig);
     return 5;
 }
 
-START_TEST(without_a_handler_a_fault_kills_the_process_silently)
+TEST_PROGRAM(without_a_handler_a_fault_that_was_sent_kills_the_process, -SIGBUS, "")
 {
-    assert_exited(run_apart(fault_by_default), -SIGSEGV, "");
-    assert_exited(run_apart(send_fault_by_default), -SIGBUS, "");
-    assert_exited(run_apart(fault_ignored), -SIGSEGV, ""); /* a real fault cannot be ignored */
-    assert_exited(run_apart(send_ignored_fault), 5, "");
+    return send_fault(SIGBUS, SIG_DFL);
 }
-END_TEST
+
+TEST_PROGRAM(a_fault_that_was_sent_can_be_ignored, 5, "")
+{
+    return send_fault(SIGSEGV, SIG_IGN);
+}
 
 static struct sigaction replaced;
 
@@ -147,26 +131,12 @@ static void handle_and_chain(int sig, siginfo_t *info, void *context)
     replaced.sa_sigaction(sig, info, context);
 }
 
-static int overflow_with_chaining_handler(void)
+TEST_PROGRAM_PRINTS(an_overflow_is_reported_through_a_later_handler_that_chains, -SIGSEGV,
+                    "handled", "weft: stack overflow in fiber")
 {
     reset_fault_handlers();
     weft_self();
     set_info_handler(handle_and_chain, &replaced);
-    return run_fiber(overflow_stack);
-}
-
-START_TEST(an_overflow_is_reported_through_a_later_handler_that_chains)
-{
-    const outcome *o = run_apart(overflow_with_chaining_handler);
-    ck_assert_int_eq(o->status, -SIGSEGV);
-    assert_printed(o, "handled");
-    assert_printed(o, "weft: stack overflow in fiber");
-}
-END_TEST
-
-static int overflow_by_default(void)
-{
-    reset_fault_handlers();
     return run_fiber(overflow_stack);
 }
 
@@ -183,24 +153,16 @@ static int overflow_with_nothing_installed(void)
     return run_fiber(overflow_stack);
 }
 
-static int overflow_turned_off_by_environment(void)
+TEST_PROGRAM(the_handlers_can_be_turned_off_by_the_environment, -SIGSEGV, "")
 {
     setenv("WEFT_CATCH_FAULTS", "0", 1);
     return overflow_with_nothing_installed();
 }
 
-static int overflow_turned_off_before(void)
+TEST_PROGRAM(the_handlers_can_be_turned_off_before_the_first_call, -SIGSEGV, "")
 {
     return weft_catch_faults(false) == 0 ? overflow_with_nothing_installed() : 4;
 }
-
-START_TEST(the_handlers_can_be_turned_off_before_the_first_call)
-{
-    assert_printed(run_apart(overflow_by_default), "weft: stack overflow in fiber");
-    assert_exited(run_apart(overflow_turned_off_by_environment), -SIGSEGV, "");
-    assert_exited(run_apart(overflow_turned_off_before), -SIGSEGV, "");
-}
-END_TEST
 
 static int turn_off_and_on(void)
 {
@@ -218,7 +180,14 @@ static int turn_off_and_on(void)
     return run_fiber(overflow_stack);
 }
 
-static int turn_off_below_another_handler(void)
+TEST(the_handlers_can_be_turned_off_and_on_later)
+{
+    const outcome *o = run_apart(turn_off_and_on);
+    ck_assert_int_eq(o->status, -SIGSEGV);
+    ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
+}
+
+TEST_PROGRAM(the_handlers_can_be_turned_off_below_another_handler, 7, "handled")
 {
     reset_fault_handlers();
     weft_self();
@@ -226,26 +195,4 @@ static int turn_off_below_another_handler(void)
     if (weft_catch_faults(false) != 0 || !is_handled_by_default(SIGBUS))
         return 3;
     return run_fiber(write_to_no_access_page);
-}
-
-START_TEST(the_handlers_can_be_turned_off_and_on_later)
-{
-    const outcome *o = run_apart(turn_off_and_on);
-    ck_assert_int_eq(o->status, -SIGSEGV);
-    ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
-    assert_exited(run_apart(turn_off_below_another_handler), 7, "handled");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fault_in_a_fiber_calls_the_handler_of_the_program,
-    &without_a_handler_a_fault_kills_the_process_silently,
-    &an_overflow_is_reported_through_a_later_handler_that_chains,
-    &the_handlers_can_be_turned_off_before_the_first_call,
-    &the_handlers_can_be_turned_off_and_on_later,
-};
-
-int main(void)
-{
-    return run_suite("faults", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Tests of stack overflows by frames larger than a guard, and of the stacks of threads. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -26,26 +26,17 @@ static weft_value use_large_frame(void *arg)
 {
     volatile char frame[FRAME_BYTES];
     frame[0] = 1; /* the far end of the frame */
-    (void)arg;
     return frame[0];
 }
 
-static int overflow_by_a_large_frame(void)
+TEST_PROGRAM_PRINTS(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack, -SIGSEGV,
+                    "weft: stack overflow in fiber #", "'large', which runs ")
 {
     reset_fault_handlers();
     spin_neighbours();
     weft_fiber f = weft_spin_with(use_large_frame, NULL, &(weft_spin_options){.name = "large"});
     return (int)weft_await(f);
 }
-
-START_TEST(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack)
-{
-    const outcome *out = run_apart(overflow_by_a_large_frame);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
-    ck_assert_ptr_nonnull(strstr(out->text, "'large', which runs "));
-}
-END_TEST
 
 static int overflow_in_main(void)
 {
@@ -54,7 +45,7 @@ static int overflow_in_main(void)
     return descend(0);
 }
 
-START_TEST(an_overflow_of_the_main_fiber_is_reported)
+TEST(an_overflow_of_the_main_fiber_is_reported)
 {
     const outcome *out = run_apart(overflow_in_main);
     ck_assert_int_eq(out->status, -SIGSEGV);
@@ -63,47 +54,26 @@ START_TEST(an_overflow_of_the_main_fiber_is_reported)
     ck_assert_ptr_nonnull(strstr(out->text, "the thread; raise the limit with `ulimit -s`"));
     ck_assert_ptr_null(strstr(strstr(out->text, "overflow") + 1, "overflow in fiber"));
 }
-END_TEST
 
-static weft_value descend_in_cord(void *arg)
-{
-    (void)arg;
-    return descend(0);
-}
+FIBER(descend_in_cord, descend(0))
 
-static int overflow_in_a_cord(void)
+TEST_PROGRAM_PRINTS(an_overflow_of_the_main_fiber_of_a_cord_is_reported, -SIGSEGV,
+                    "weft: stack overflow in fiber #", "'worker'")
 {
     reset_fault_handlers();
     weft_cord cord = weft_cord_start(descend_in_cord, NULL, &(weft_cord_options){.name = "worker"});
     return (int)weft_cord_join(cord);
 }
 
-START_TEST(an_overflow_of_the_main_fiber_of_a_cord_is_reported)
-{
-    const outcome *out = run_apart(overflow_in_a_cord);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
-    ck_assert_ptr_nonnull(strstr(out->text, "'worker'"));
-}
-END_TEST
-
 static char *volatile bad_address = (char *)16;
 
-static int fault_in_main(void)
+TEST_PROGRAM(another_fault_in_main_is_not_reported_as_an_overflow, -SIGSEGV, "")
 {
     reset_fault_handlers();
     weft_self();
     *(volatile char *)bad_address = 1;
     return 0;
 }
-
-START_TEST(another_fault_in_main_is_not_reported_as_an_overflow)
-{
-    const outcome *out = run_apart(fault_in_main);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_null(strstr(out->text, "overflow"));
-}
-END_TEST
 
 /* Write below the guard page, like code compiled without -fstack-clash-protection. */
 __attribute__((no_sanitize_address, noinline)) static weft_value skip_a_page(void *arg)
@@ -114,8 +84,16 @@ __attribute__((no_sanitize_address, noinline)) static weft_value skip_a_page(voi
     return 0;
 }
 
+/* Valgrind does not always deliver a fault in such a guard. */
+static bool is_on_valgrind(void)
+{
+    const char *preloaded = getenv("LD_PRELOAD");
+    return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
+}
+
 static int skip_the_first_page_of_the_guard(void)
 {
+    reset_fault_handlers();
     spin_neighbours();
     weft_info info;
     weft_info_of(weft_spin(sleep_forever, NULL), &info);
@@ -125,39 +103,20 @@ static int skip_the_first_page_of_the_guard(void)
 
 static int skip_with_a_large_guard(void)
 {
-    reset_fault_handlers();
-    int rc = weft_set_guard(64 << 10);
-    return rc == 0 ? skip_the_first_page_of_the_guard() : 1;
+    return weft_set_guard(64 << 10) == 0 ? skip_the_first_page_of_the_guard() : 1;
 }
 
-static int skip_with_a_large_guard_by_environment(void)
+TEST(a_larger_guard_catches_a_write_that_skips_a_page)
 {
-    reset_fault_handlers();
-    setenv("WEFT_GUARD", "64K", 1);
-    return skip_the_first_page_of_the_guard();
-}
-
-/* Valgrind does not always deliver a fault in such a guard. */
-static bool is_on_valgrind(void)
-{
-    const char *preloaded = getenv("LD_PRELOAD");
-    return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
-}
-
-START_TEST(a_larger_guard_catches_a_write_that_skips_a_page)
-{
+    static const char *const report[] = {"weft: stack overflow in fiber #", NULL};
     if (is_on_valgrind())
         return;
-    const outcome *out = run_apart(skip_with_a_large_guard);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
-    out = run_apart(skip_with_a_large_guard_by_environment);
-    ck_assert_int_eq(out->status, -SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+    assert_prints(run_apart(skip_with_a_large_guard), -SIGSEGV, report);
+    setenv("WEFT_GUARD", "64K", 1);
+    assert_prints(run_apart(skip_the_first_page_of_the_guard), -SIGSEGV, report);
 }
-END_TEST
 
-START_TEST(the_guard_size_can_be_set_only_before_the_first_stack)
+TEST(the_guard_size_can_be_set_only_before_the_first_stack)
 {
     ck_assert_int_eq(weft_set_guard(0), -EINVAL);
     ck_assert_int_eq(weft_set_guard((16 << 20) + 1), -EINVAL);
@@ -166,19 +125,4 @@ START_TEST(the_guard_size_can_be_set_only_before_the_first_stack)
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(3))), 3);
     ck_assert_int_eq(weft_set_guard(64 << 10), -EBUSY);
     ck_assert_any_error(-EBUSY);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack,
-    &an_overflow_of_the_main_fiber_is_reported,
-    &an_overflow_of_the_main_fiber_of_a_cord_is_reported,
-    &another_fault_in_main_is_not_reported_as_an_overflow,
-    &a_larger_guard_catches_a_write_that_skips_a_page,
-    &the_guard_size_can_be_set_only_before_the_first_stack,
-};
-
-int main(void)
-{
-    return run_suite("large_frames", tests, COUNT_OF(tests));
 }

@@ -2,31 +2,22 @@
 #include "core/stack/guard.h"
 #include "core/stack/stack_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-START_TEST(the_stack_released_last_is_acquired_first)
+TEST(the_stack_released_last_is_acquired_first)
 {
-    weft__stack a = acquire_stack(64 * KIB), b = acquire_stack(64 * KIB),
-                c = acquire_stack(64 * KIB);
-    char *lows[] = {a.low, b.low, c.low};
-    weft__stack_release(&cache, &b);
-    weft__stack_release(&cache, &a);
-    ck_assert_ptr_null(a.low);
-    weft__stack_release(&cache, &c);
-    a = acquire_stack(64 * KIB);
-    b = acquire_stack(64 * KIB);
-    c = acquire_stack(64 * KIB);
-    ck_assert_ptr_eq(a.low, lows[2]);
-    ck_assert_ptr_eq(b.low, lows[0]);
-    ck_assert_ptr_eq(c.low, lows[1]);
-    weft__stack_release(&cache, &a);
-    weft__stack_release(&cache, &b);
-    weft__stack_release(&cache, &c);
+    weft__stack s[3] = {acquire_stack(64 * KIB), acquire_stack(64 * KIB), acquire_stack(64 * KIB)};
+    char *lows[] = {s[0].low, s[1].low, s[2].low};
+    static const int order[] = {1, 0, 2};
+    for (int i = 0; i < 3; i++)
+        weft__stack_release(&cache, &s[order[i]]);
+    ck_assert_ptr_null(s[0].low);
+    for (int i = 0; i < 3; i++) {
+        s[i] = acquire_stack(64 * KIB);
+        ck_assert_ptr_eq(s[i].low, lows[order[2 - i]]);
+    }
+    release_stacks(s, 3);
 }
-END_TEST
 
-START_TEST(the_contents_of_a_stack_survive_its_release)
+TEST(the_contents_of_a_stack_survive_its_release)
 {
     static char pattern[16 << 10];
     memset(pattern, 0x5a, sizeof pattern);
@@ -40,25 +31,22 @@ START_TEST(the_contents_of_a_stack_survive_its_release)
     }
     weft__stack_release(&cache, &stack);
 }
-END_TEST
 
-START_TEST(the_counters_return_to_their_initial_values)
+TEST(the_counters_return_to_their_initial_values)
 {
     weft__stack stacks[300];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 300; i++)
             stacks[i] = acquire_stack((size_t)16 * KIB << i % 5);
         ck_assert_uint_eq(cache.mapped - cache.cached, 300);
-        for (int i = 0; i < 300; i++)
-            weft__stack_release(&cache, &stacks[i]);
+        release_stacks(stacks, 300);
         ck_assert_uint_eq(cache.mapped, cache.cached);
     }
     /* 60 of each of five classes: the third round reuses the stacks of the first. */
     ck_assert_uint_le(cache.mapped, 5 * 64);
 }
-END_TEST
 
-START_TEST(no_two_stacks_overlap)
+TEST(no_two_stacks_overlap)
 {
     enum { COUNT = 500 };
     static weft__stack stacks[COUNT];
@@ -73,15 +61,21 @@ START_TEST(no_two_stacks_overlap)
         weft__stack_release(&cache, &stacks[i]);
     }
 }
-END_TEST
 
-START_TEST(a_size_is_rounded_up_to_its_class)
+TEST(a_size_is_rounded_up_to_its_class_or_refused)
 {
     static const size_t sizes[][2] = {
         {16 << 10, 16 << 10}, {(16 << 10) + 1, 32 << 10}, {32 << 10, 32 << 10}, {100000, 128 << 10},
         {1 << 20, 1 << 20},   {(1 << 20) + 1, 2 << 20},   {5000000, 8 << 20},   {1 << 30, 1 << 30},
     };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    static const size_t bad[] = {0, 1, 4096, (16 << 10) - 1, (1 << 30) + 1, SIZE_MAX};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        weft__stack stack = {.low = (char *)1};
+        ck_assert_int_eq(weft__stack_acquire(&cache, bad[i], &stack), -EINVAL);
+        ck_assert_ptr_eq(stack.low, (char *)1);
+        ck_assert_uint_eq(cache.mapped, 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         weft__stack stack = acquire_stack(sizes[i][0]);
         ck_assert_uint_eq(weft__stack_slot_bytes(&stack), sizes[i][1]);
         ck_assert_uint_le(stack.bytes, sizes[i][1]);
@@ -91,21 +85,8 @@ START_TEST(a_size_is_rounded_up_to_its_class)
         weft__stack_release(&cache, &stack);
     }
 }
-END_TEST
 
-START_TEST(sizes_out_of_range_are_refused)
-{
-    static const size_t sizes[] = {0, 1, 4096, (16 << 10) - 1, (1 << 30) + 1, SIZE_MAX};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        weft__stack stack = {.low = (char *)1};
-        ck_assert_int_eq(weft__stack_acquire(&cache, sizes[i], &stack), -EINVAL);
-        ck_assert_ptr_eq(stack.low, (char *)1);
-    }
-    ck_assert_uint_eq(cache.mapped, 0);
-}
-END_TEST
-
-START_TEST(the_tops_of_adjacent_stacks_differ_and_are_aligned)
+TEST(the_tops_of_adjacent_stacks_differ_and_are_aligned)
 {
     weft__stack stacks[32];
     size_t colours = 0;
@@ -119,16 +100,15 @@ START_TEST(the_tops_of_adjacent_stacks_differ_and_are_aligned)
         colours |= (size_t)1 << colour / 64;
     }
     ck_assert_uint_eq(colours, 0xffff);
-    for (int i = 0; i < 32; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    release_stacks(stacks, 32);
 }
-END_TEST
 
-START_TEST(the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not)
+TEST_LOOP(the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not,
+           WEFT__GUARD_NONE - WEFT__GUARD_BATCH)
 {
-    weft__guard_method = _i;
+    weft__guard_method = WEFT__GUARD_BATCH + _i;
     static const size_t sizes[] = {16 << 10, 64 << 10, 4 << 20};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         weft__stack first = acquire_stack(sizes[i]), stack = acquire_stack(sizes[i]);
         ck_assert(is_fatal_to_write(stack.low - 1));
         ck_assert(is_fatal_to_write(stack.low - page));
@@ -143,9 +123,8 @@ START_TEST(the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not)
     }
     ck_assert_uint_eq(cache.unguarded, 0);
 }
-END_TEST
 
-START_TEST(stacks_without_guards_are_allocated_and_counted)
+TEST(stacks_without_guards_are_allocated_and_counted)
 {
     weft__guard_method = WEFT__GUARD_NONE;
     weft__stack stack = acquire_stack(64 * KIB);
@@ -155,14 +134,12 @@ START_TEST(stacks_without_guards_are_allocated_and_counted)
     weft__stack_release(&cache, &stack);
     weft__stack big[3] = {acquire_stack(4 * MIB), acquire_stack(4 * MIB), acquire_stack(4 * MIB)};
     size_t before = cache.unguarded;
-    for (int i = 0; i < 3; i++)
-        weft__stack_release(&cache, &big[i]);
+    release_stacks(big, 3);
     weft__stack_trim(&cache, 0);
     ck_assert_uint_eq(cache.unguarded, before - 3);
 }
-END_TEST
 
-START_TEST(guards_by_mprotect_leave_some_mappings_free)
+TEST(guards_by_mprotect_leave_some_mappings_free)
 {
     enum { COUNT = 30000 };
     if (RUNNING_ON_VALGRIND)
@@ -175,17 +152,14 @@ START_TEST(guards_by_mprotect_leave_some_mappings_free)
     ck_assert_uint_lt(cache.unguarded, cache.mapped);
     ck_assert_uint_lt(count_lines("/proc/self/maps"), 65530 / 2);
     ck_assert(is_fatal_to_write(stacks[0].low - 1));
-    for (int i = 0; i < COUNT; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    release_stacks(stacks, COUNT);
     /* Unmapped guards make room for other guards. */
     weft__stack_cache_close(&cache);
     for (int i = 0; i < 100; i++)
         stacks[i] = acquire_stack(16 * KIB);
     ck_assert_uint_eq(cache.unguarded, 0);
-    for (int i = 0; i < 100; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    release_stacks(stacks, 100);
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -209,7 +183,7 @@ static const struct {
      "weft: WEFT_STACK=64KB is ignored: the value is not a size such as 128K or 1M\n"},
 };
 
-START_TEST(the_default_size_is_read_from_the_environment_if_valid)
+TEST_ROWS(the_default_size_is_read_from_the_environment_if_valid, environments)
 {
     setenv("WEFT_STACK", environments[_i].text, 1);
     FILE *file = tmpfile();
@@ -222,39 +196,4 @@ START_TEST(the_default_size_is_read_from_the_environment_if_valid)
     ck_assert_uint_lt(fread(message, 1, sizeof message, file), sizeof message);
     ck_assert_str_eq(message, environments[_i].message);
     fclose(file);
-}
-END_TEST
-
-static void add_pool_tests(Suite *suite)
-{
-    TCase *tests = tcase_create("cache");
-    tcase_add_checked_fixture(tests, pool_open, pool_close);
-    tcase_set_timeout(tests, 30);
-    tcase_add_test(tests, the_stack_released_last_is_acquired_first);
-    tcase_add_test(tests, the_contents_of_a_stack_survive_its_release);
-    tcase_add_test(tests, the_counters_return_to_their_initial_values);
-    tcase_add_test(tests, no_two_stacks_overlap);
-    tcase_add_test(tests, a_size_is_rounded_up_to_its_class);
-    tcase_add_test(tests, sizes_out_of_range_are_refused);
-    tcase_add_test(tests, the_tops_of_adjacent_stacks_differ_and_are_aligned);
-    tcase_add_loop_test(tests, the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not,
-                        WEFT__GUARD_BATCH, WEFT__GUARD_NONE);
-    tcase_add_test(tests, stacks_without_guards_are_allocated_and_counted);
-    tcase_add_test(tests, guards_by_mprotect_leave_some_mappings_free);
-    suite_add_tcase(suite, tests);
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("stack");
-    add_pool_tests(suite);
-    TCase *size = tcase_create("default size");
-    tcase_add_loop_test(size, the_default_size_is_read_from_the_environment_if_valid, 0,
-                        sizeof environments / sizeof environments[0]);
-    suite_add_tcase(suite, size);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
 }

@@ -4,35 +4,12 @@
  */
 #include "core/stack/stack_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
-static bool has_guard_advice(void)
-{
-    char *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    bool has = madvise(memory, page, 102) == 0;
-    munmap(memory, page);
-    return has;
-}
-
-START_TEST(a_guard_survives_trimming)
-{
-    weft__stack stack = acquire_stack(64 * KIB);
-    touch_stack(&stack, 50 * KIB);
-    weft__stack_release(&cache, &stack);
-    weft__stack_trim(&cache, 0);
-    stack = acquire_stack(64 * KIB);
-    ck_assert_uint_eq(stack_resident_pages(&stack), 0);
-    ck_assert(is_fatal_to_write(stack.low - 1));
-    weft__stack_release(&cache, &stack);
-}
-END_TEST
-
-START_TEST(the_used_part_of_a_stack_is_measured_in_pages)
+TEST(the_used_part_of_a_stack_is_measured_in_pages)
 {
     static const size_t sizes[] = {16 << 10, 64 << 10, 1 << 20, 32 << 20};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         /* The top of the second stack is not at the end of its page. */
         weft__stack first = acquire_stack(sizes[i]), stack = acquire_stack(sizes[i]);
         ck_assert_uint_eq(weft__stack_used(&stack), 0);
@@ -47,9 +24,8 @@ START_TEST(the_used_part_of_a_stack_is_measured_in_pages)
         weft__stack_release(&cache, &stack);
     }
 }
-END_TEST
 
-START_TEST(after_a_trim_a_stack_counts_as_unused)
+TEST(after_a_trim_a_stack_counts_as_unused_and_is_guarded)
 {
     weft__stack stack = acquire_stack(256 * KIB);
     touch_stack(&stack, 200 * KIB);
@@ -60,35 +36,27 @@ START_TEST(after_a_trim_a_stack_counts_as_unused)
     stack = acquire_stack(256 * KIB);
     ck_assert_ptr_eq(stack.low, low);
     ck_assert_uint_eq(weft__stack_used(&stack), 0);
+    ck_assert_uint_eq(stack_resident_pages(&stack), 0);
+    ck_assert(is_fatal_to_write(stack.low - 1));
     weft__stack_release(&cache, &stack);
 }
-END_TEST
 
-START_TEST(a_trim_keeps_the_most_recently_used)
+TEST(a_trim_keeps_the_most_recently_used)
 {
     weft__stack stacks[10], copies[10];
-    for (int i = 0; i < 10; i++) {
-        copies[i] = stacks[i] = acquire_stack(64 * KIB);
-        touch_stack(&stacks[i], 100);
-    }
-    for (int i = 0; i < 10; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    acquire_touched(stacks, copies, 10, 64 * KIB, 100);
+    release_stacks(stacks, 10);
     weft__stack_trim(&cache, 3);
     for (int i = 0; i < 10; i++)
         ck_assert_uint_eq(stack_resident_pages(&copies[i]), i < 7 ? 0 : 1);
 }
-END_TEST
 
-START_TEST(many_free_stacks_lose_their_pages_least_recently_used_first)
+TEST(many_free_stacks_lose_their_pages_least_recently_used_first)
 {
     size_t count = WEFT__STACK_WARM_MIN * 2;
     weft__stack *stacks = calloc(count, sizeof *stacks), *copies = calloc(count, sizeof *copies);
-    for (size_t i = 0; i < count; i++) {
-        copies[i] = stacks[i] = acquire_stack(16 * KIB);
-        touch_stack(&stacks[i], 100);
-    }
-    for (size_t i = 0; i < count; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    acquire_touched(stacks, copies, count, 16 * KIB, 100);
+    release_stacks(stacks, count);
     ck_assert_uint_ne(cache.excess, 0);
     while (cache.excess != 0) /* as an idle thread does */
         weft__stack_trim_excess(&cache);
@@ -105,21 +73,16 @@ START_TEST(many_free_stacks_lose_their_pages_least_recently_used_first)
     free(stacks);
     free(copies);
 }
-END_TEST
 
-START_TEST(deeply_used_stacks_lose_their_pages_below_the_top)
+TEST(deeply_used_stacks_lose_their_pages_below_the_top)
 {
     size_t count = 4 * WEFT__STACK_DEEP_BYTES_MAX / (64 * KIB);
     weft__stack *stacks = calloc(count, sizeof *stacks), *copies = calloc(count, sizeof *copies);
-    for (size_t i = 0; i < count; i++) {
-        copies[i] = stacks[i] = acquire_stack(64 * KIB);
-        touch_stack(&stacks[i], 50 * KIB);
-    }
+    acquire_touched(stacks, copies, count, 64 * KIB, 50 * KIB);
     size_t before = 0, after = 0, least = SIZE_MAX;
     for (size_t i = 0; i < count; i++)
         before += stack_resident_pages(&copies[i]);
-    for (size_t i = 0; i < count; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    release_stacks(stacks, count);
     for (size_t i = 0; i < count; i++) {
         size_t pages = stack_resident_pages(&copies[i]);
         least = pages < least ? pages : least;
@@ -133,9 +96,8 @@ START_TEST(deeply_used_stacks_lose_their_pages_below_the_top)
     free(stacks);
     free(copies);
 }
-END_TEST
 
-START_TEST(a_deep_stack_that_is_reused_keeps_its_pages)
+TEST(a_deep_stack_that_is_reused_keeps_its_pages)
 {
     for (int i = 0; i < 5000; i++) {
         weft__stack stack = acquire_stack(64 * KIB);
@@ -146,9 +108,8 @@ START_TEST(a_deep_stack_that_is_reused_keeps_its_pages)
         weft__stack_release(&cache, &stack);
     }
 }
-END_TEST
 
-START_TEST(all_but_a_few_big_stacks_are_unmapped)
+TEST(all_but_a_few_big_stacks_are_unmapped)
 {
     weft__stack stacks[5];
     char *tops[5];
@@ -157,8 +118,7 @@ START_TEST(all_but_a_few_big_stacks_are_unmapped)
         touch_stack(&stacks[i], 100);
         tops[i] = stacks[i].low;
     }
-    for (int i = 0; i < 5; i++)
-        weft__stack_release(&cache, &stacks[i]);
+    release_stacks(stacks, 5);
     ck_assert_uint_eq(cache.mapped, WEFT__STACK_LARGE_CACHED);
     ck_assert(is_mapped(tops[4]));
     ck_assert(!is_mapped(tops[0]));
@@ -169,9 +129,8 @@ START_TEST(all_but_a_few_big_stacks_are_unmapped)
     ck_assert_uint_eq(cache.mapped, 0);
     ck_assert(!is_mapped(tops[4]));
 }
-END_TEST
 
-START_TEST(a_deeply_used_big_stack_frees_its_memory_at_once)
+TEST(a_deeply_used_big_stack_frees_its_memory_at_once)
 {
     weft__stack stack = acquire_stack(64 * MIB);
     weft__stack copy = stack;
@@ -179,7 +138,6 @@ START_TEST(a_deeply_used_big_stack_frees_its_memory_at_once)
     weft__stack_release(&cache, &stack);
     ck_assert_uint_eq(stack_resident_pages(&copy), WEFT__STACK_TOP_BYTES / page);
 }
-END_TEST
 
 static ucontext_t outside;
 static ucontext_t inside;
@@ -194,15 +152,14 @@ static void release_own_stack(void)
     for (int i = 0; i < 4; i++)
         big[i] = acquire_stack(weft__stack_slot_bytes(&own_stack));
     weft__stack_release(&cache, &own_stack);
-    for (int i = 0; i < 4; i++)
-        weft__stack_release(&cache, &big[i]);
+    release_stacks(big, 4);
     weft__stack_trim(&cache, 0);
     for (size_t i = 0; i < sizeof frame; i++)
         ck_assert(frame[i] == 0x33);
     swapcontext(&inside, &outside);
 }
 
-START_TEST(a_stack_can_be_released_and_trimmed_by_its_own_fiber)
+TEST_LOOP(a_stack_can_be_released_and_trimmed_by_its_own_fiber, 4)
 {
     static const size_t sizes[] = {32 << 10, 64 << 10, 1 << 20, 4 << 20};
     own_stack = acquire_stack(sizes[_i] < 64 * KIB && IS_ASAN ? 64 * KIB : sizes[_i]);
@@ -215,41 +172,13 @@ START_TEST(a_stack_can_be_released_and_trimmed_by_its_own_fiber)
     ck_assert_uint_eq(cache.cached, cache.mapped);
     weft__stack_trim(&cache, 0);
 }
-END_TEST
 
-START_TEST(a_hundred_thousand_stacks_with_guards_fit_into_default_limits)
-{
-    enum { COUNT = 100000 };
-    if (RUNNING_ON_VALGRIND)
-        return;
-    weft__stack *stacks = malloc(COUNT * sizeof *stacks);
-    for (size_t i = 0; i < COUNT; i++) {
-        stacks[i] = acquire_stack(64 * KIB);
-        touch_stack(&stacks[i], 2000);
-    }
-    if (has_guard_advice() && !IS_TSAN) { /* TSan maps additional memory */
-        ck_assert_uint_lt(count_lines("/proc/self/maps"), 200);
-        ck_assert_uint_eq(cache.unguarded, 0);
-    }
-    for (size_t i = 0; i < COUNT; i += 997) {
-        ck_assert_uint_eq(stack_resident_pages(&stacks[i]), 1);
-        ck_assert_uint_eq(weft__stack_used(&stacks[i]), page);
-    }
-    if (has_guard_advice())
-        ck_assert(is_fatal_to_write(stacks[COUNT - 1].low - 1));
-    for (size_t i = 0; i < COUNT; i++)
-        weft__stack_release(&cache, &stacks[i]);
-    free(stacks);
-}
-END_TEST
-
-START_TEST(acquiring_fails_without_memory_and_works_again_later)
+TEST(acquiring_fails_without_memory_and_works_again_later)
 {
     if (IS_ASAN || IS_TSAN || RUNNING_ON_VALGRIND) /* sanitizers and Valgrind reserve terabytes */
         return;
     weft__stack cached[2] = {acquire_stack(8 * MIB), acquire_stack(8 * MIB)}, stack;
-    for (int i = 0; i < 2; i++)
-        weft__stack_release(&cache, &cached[i]);
+    release_stacks(cached, 2);
     struct rlimit limit;
     getrlimit(RLIMIT_AS, &limit);
     setrlimit(RLIMIT_AS, &(struct rlimit){1, limit.rlim_max});
@@ -261,31 +190,4 @@ START_TEST(acquiring_fails_without_memory_and_works_again_later)
     setrlimit(RLIMIT_AS, &limit);
     stack = acquire_stack(64 * KIB);
     weft__stack_release(&cache, &stack);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("stack memory");
-    TCase *tests = tcase_create("cache");
-    tcase_add_checked_fixture(tests, pool_open, pool_close);
-    tcase_set_timeout(tests, 30);
-    tcase_add_test(tests, a_guard_survives_trimming);
-    tcase_add_test(tests, the_used_part_of_a_stack_is_measured_in_pages);
-    tcase_add_test(tests, after_a_trim_a_stack_counts_as_unused);
-    tcase_add_test(tests, a_trim_keeps_the_most_recently_used);
-    tcase_add_test(tests, many_free_stacks_lose_their_pages_least_recently_used_first);
-    tcase_add_test(tests, deeply_used_stacks_lose_their_pages_below_the_top);
-    tcase_add_test(tests, a_deep_stack_that_is_reused_keeps_its_pages);
-    tcase_add_test(tests, all_but_a_few_big_stacks_are_unmapped);
-    tcase_add_test(tests, a_deeply_used_big_stack_frees_its_memory_at_once);
-    tcase_add_loop_test(tests, a_stack_can_be_released_and_trimmed_by_its_own_fiber, 0, 4);
-    tcase_add_test(tests, a_hundred_thousand_stacks_with_guards_fit_into_default_limits);
-    tcase_add_test(tests, acquiring_fails_without_memory_and_works_again_later);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
 }

@@ -30,7 +30,6 @@ static inline weft_value run_child(void *arg)
     return value;
 }
 
-/* The ways in which a child ends. */
 typedef enum end_kind { RETURNS, FAILS, IS_STOPPED, IS_CANCELLED } end_kind;
 
 static inline void end_child(char letter, end_kind kind)
@@ -48,7 +47,6 @@ static inline void end_child(char letter, end_kind kind)
     let_run();
 }
 
-/* The arguments of weft_supervise in a fiber. */
 typedef struct supervisor_args {
     weft_child children[3];
     size_t n;
@@ -88,7 +86,6 @@ static inline void cancel_supervisor(weft_fiber supervisor)
     trail[0] = '\0';
 }
 
-/* Mark the arguments of on_exit. */
 static inline void mark_exit(weft_fiber child, weft_value value, void *arg)
 {
     char text[64];
@@ -114,7 +111,6 @@ static inline weft_value end_only_when_scheduled(void *arg)
     return 0;
 }
 
-/* Restart the fiber in arg. Mark the result. */
 static inline weft_value restart_and_mark(void *arg)
 {
     weft_value rc = weft_restart(arg_id(arg));
@@ -122,14 +118,12 @@ static inline weft_value restart_and_mark(void *arg)
     return 0;
 }
 
-/* Fail after one tick. */
 static inline weft_value fail_later(void *arg)
 {
     weft_sleep(TICK_S);
     return weft_fail((int)(intptr_t)arg, "broken");
 }
 
-/* Mark arg when stopped. */
 static inline weft_value mark_if_stopped(void *arg)
 {
     weft_value rc = weft_suspend();
@@ -147,7 +141,6 @@ static inline void assert_nothing_alive(void)
     ck_assert_uint_eq(counters.timers, 0);
 }
 
-/* Assert that nothing is left, including unawaited values. */
 static inline void assert_nothing_left(void)
 {
     weft_counters counters;

@@ -3,11 +3,11 @@
 
 #include "core/sched/timer.h"
 
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
-START_TEST(without_a_limit_no_times_are_stored)
+TEST(without_a_limit_no_times_are_stored)
 {
     weft__restart_intensity i = {.max = UINT_MAX, .window_ns = 10};
     for (int64_t now = 0; now < 1000; now++)
@@ -15,9 +15,8 @@ START_TEST(without_a_limit_no_times_are_stored)
     ck_assert_ptr_null(i.times);
     weft__restart_intensity_free(&i);
 }
-END_TEST
 
-START_TEST(an_infinite_window_is_a_count)
+TEST(an_infinite_window_is_a_count)
 {
     weft__restart_intensity i = {.max = 1000, .window_ns = WEFT__NEVER};
     for (int64_t now = 0; now < 1000; now++)
@@ -26,9 +25,8 @@ START_TEST(an_infinite_window_is_a_count)
     ck_assert_ptr_null(i.times);
     weft__restart_intensity_free(&i);
 }
-END_TEST
 
-START_TEST(the_ring_buffer_grows_only_with_the_restarts_in_the_window)
+TEST(the_ring_buffer_grows_only_with_the_restarts_in_the_window)
 {
     weft__restart_intensity i = {.max = 1000000, .window_ns = 10};
     for (int64_t now = 0; now < 10000; now++)
@@ -38,7 +36,6 @@ START_TEST(the_ring_buffer_grows_only_with_the_restarts_in_the_window)
     weft__restart_intensity_free(&i);
     ck_assert_ptr_null(i.times);
 }
-END_TEST
 
 /* Count the times in the window that ends now. */
 static unsigned count_in_window(const int64_t *times, size_t n, int64_t now, int64_t window)
@@ -49,7 +46,7 @@ static unsigned count_in_window(const int64_t *times, size_t n, int64_t now, int
     return count;
 }
 
-START_TEST(the_window_allows_the_same_restarts_as_a_search_through_all_times)
+TEST(the_window_allows_the_same_restarts_as_a_search_through_all_times)
 {
     static int64_t times[5000];
     unsigned state = 1;
@@ -69,17 +66,4 @@ START_TEST(the_window_allows_the_same_restarts_as_a_search_through_all_times)
         }
         weft__restart_intensity_free(&i);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &without_a_limit_no_times_are_stored,
-    &an_infinite_window_is_a_count,
-    &the_ring_buffer_grows_only_with_the_restarts_in_the_window,
-    &the_window_allows_the_same_restarts_as_a_search_through_all_times,
-};
-
-int main(void)
-{
-    return run_suite("restart_intensity", tests, COUNT_OF(tests));
 }

@@ -1,109 +1,34 @@
 /* Supervision: which children are restarted, in which order, and the calls of on_exit. */
 #include "core/supervise/supervise_support.h"
+#include "support/suite.h"
 
-/* P39 */
-START_TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
-{
-    static const struct {
-        weft_strategy strategy;
-        weft_restart_when restart;
-        const char *returned, *failed, *requested; /* the trail after the end of b */
-    } rows[] = {
-        {WEFT_ONE_FOR_ONE, WEFT_DEFAULT, "Bb", "Bb", "Bb"},
-        {WEFT_ONE_FOR_ONE, WEFT_ALWAYS, "Bb", "Bb", "Bb"},
-        {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "B", "Bb", "B"},
-        {WEFT_ONE_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
-        {WEFT_ONE_FOR_ALL, WEFT_DEFAULT, "BCAabc", "BCAabc", "BCAabc"},
-        {WEFT_ONE_FOR_ALL, WEFT_ALWAYS, "BCAabc", "BCAabc", "BCAabc"},
-        {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "B", "BCAabc", "B"},
-        {WEFT_ONE_FOR_ALL, WEFT_NEVER, "B", "B", "B"},
-        {WEFT_REST_FOR_ONE, WEFT_DEFAULT, "BCbc", "BCbc", "BCbc"},
-        {WEFT_REST_FOR_ONE, WEFT_ALWAYS, "BCbc", "BCbc", "BCbc"},
-        {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "B", "BCbc", "B"},
-        {WEFT_REST_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const char *expected[] = {rows[i].returned, rows[i].failed, rows[i].requested,
-                                  rows[i].requested};
-        for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
-            supervisor_args p;
-            weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
-            weft_fiber before = id_of('b');
-            end_child('b', kind);
-            ck_assert_msg(strcmp(trail, expected[kind]) == 0, "row %zu, kind %d: %s, expected %s",
-                          i, (int)kind, trail, expected[kind]);
-            ck_assert_uint_eq(id_of('b'), before);
-            cancel_supervisor(supervisor);
-        }
-    }
+TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
+{ /* P39 */
+    /* The trail after the end of b, for one, all and rest. */
+    static const char *const restarted[] = {"Bb", "BCAabc", "BCbc"};
+    for (weft_strategy s = WEFT_ONE_FOR_ONE; s <= WEFT_REST_FOR_ONE; s++)
+        for (weft_restart_when when = WEFT_DEFAULT; when <= WEFT_NEVER; when++)
+            for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
+                supervisor_args p;
+                weft_fiber supervisor = spin_abc(&p, s, when);
+                weft_fiber before = id_of('b');
+                bool is_restarted = when == WEFT_DEFAULT || when == WEFT_ALWAYS ||
+                                    (when == WEFT_ON_ERROR && kind == FAILS);
+                end_child('b', kind);
+                ck_assert_trail(is_restarted ? restarted[s] : "B");
+                ck_assert_uint_eq(id_of('b'), before);
+                cancel_supervisor(supervisor);
+            }
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
-/* P39 */
-START_TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never)
-{
-    static const struct {
-        weft_strategy strategy;
-        weft_restart_when restart;
-        const char *expected; /* the trail after the failure of a, when b is dead */
-    } rows[] = {
-        {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "Aa"},     {WEFT_ONE_FOR_ONE, WEFT_NEVER, "Aa"},
-        {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "ACabc"},  {WEFT_ONE_FOR_ALL, WEFT_NEVER, "ACac"},
-        {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "ACabc"}, {WEFT_REST_FOR_ONE, WEFT_NEVER, "ACac"},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        supervisor_args p;
-        weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
-        end_child('b', RETURNS);
-        ck_assert_trail("B");
-        trail[0] = '\0';
-        end_child('a', FAILS);
-        ck_assert_trail(rows[i].expected);
-        cancel_supervisor(supervisor);
-    }
-}
-END_TEST
-
-/* P39 */
-START_TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
-{
+TEST(the_children_of_a_cancelled_supervisor_cannot_be_awaited)
+{ /* P39, P16 */
     supervisor_args p;
-    weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER);
-    weft_fiber b = id_of('b');
-    end_child('c', FAILS);
-    ck_assert_trail("CBAac");
-    ck_assert_int_eq(weft_await(b), -ESRCH);
-    cancel_supervisor(supervisor);
-}
-END_TEST
-
-/* P39 */
-START_TEST(rest_for_one_restarts_only_children_that_were_started_later)
-{
-    supervisor_args p;
-    weft_fiber supervisor = spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS);
-    end_child('c', FAILS);
-    ck_assert_trail("Cc");
-    end_child('a', FAILS);
-    ck_assert_trail("CcACBabc");
-    cancel_supervisor(supervisor);
-}
-END_TEST
-
-/* P39, P16 */
-START_TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
-{
-    supervisor_args p;
-    weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    end_child('a', FAILS); /* which does not change its position */
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
-    ck_assert_trail("AaCBA");
+    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS));
     for (char letter = 'a'; letter <= 'c'; letter++)
         ck_assert_int_eq(weft_await(id_of(letter)), -ESRCH);
 }
-END_TEST
 
 static weft_value mark_during_shield(void *arg)
 {
@@ -118,24 +43,19 @@ static weft_value mark_during_shield(void *arg)
     return 0;
 }
 
-/* P39, P16 */
-START_TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
-{
+TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
+{ /* P39, P16 */
     supervisor_args p = {.children = {{.fn = mark_during_shield, .arg = "1"},
                                       {.fn = mark_during_shield, .arg = "2"},
                                       {.fn = mark_during_shield, .arg = "3"}},
                          .n = 3};
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
     ck_assert_trail("3z32z21z1");
 }
-END_TEST
 
-/* P39: the example of the seed */
-START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
-{
+TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
+{ /* P39: the example of the seed */
     weft_spin(mark_if_stopped, "1");
     weft_spin(fail_later, as_arg(-EIO));
     weft_spin(mark_if_stopped, "2");
@@ -145,22 +65,14 @@ START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
-/* P39 */
-START_TEST(without_children_weft_supervise_returns_0)
-{
+TEST(weft_supervise_returns_0_without_children_and_when_the_last_spun_child_has_returned)
+{ /* P39 */
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     weft_fiber done = weft_spin(return_arg, as_arg(7));
     weft_snooze();
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     ck_assert_int_eq(weft_await(done), 7); /* it had ended before */
-}
-END_TEST
-
-/* P39 */
-START_TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
-{
     weft_spin(mark_and_return, "1");
     weft_go(mark_and_return, "2");
     weft_cancel(spin_suspended());
@@ -168,7 +80,6 @@ START_TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
     ck_assert_trail("12");
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
-END_TEST
 
 static weft_value spin_ab_and_supervise(void *arg)
 {
@@ -177,9 +88,8 @@ static weft_value spin_ab_and_supervise(void *arg)
     return run_supervisor(arg);
 }
 
-/* P39 */
-START_TEST(spun_children_are_restarted_as_the_options_say)
-{
+TEST(spun_children_are_restarted_as_the_options_say)
+{ /* P39 */
     static const struct {
         weft_restart_when restart;
         const char *expected[4]; /* the trail after the end of a */
@@ -191,13 +101,12 @@ START_TEST(spun_children_are_restarted_as_the_options_say)
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
-            trail[0] = '\0';
+            clear_trail();
             supervisor_args p = {.options.restart = rows[i].restart};
             weft_fiber supervisor = weft_spin(spin_ab_and_supervise, &p);
             weft_monitor(supervisor); /* the test awaits its error */
             let_run();
-            ck_assert_trail("ab");
-            trail[0] = '\0';
+            ck_take_trail("ab");
             end_child('a', kind);
             ck_assert_trail(rows[i].expected[kind]);
             weft_cancel(supervisor);
@@ -207,54 +116,20 @@ START_TEST(spun_children_are_restarted_as_the_options_say)
         }
     }
 }
-END_TEST
 
-static weft_value fail_three_times(void *arg)
-{
-    (void)arg;
-    return ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5;
-}
+FIBER(fail_three_times, ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5)
 
-/* P39, P31 */
-START_TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
-{
+TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
+{ /* P39, P31 */
     weft_fiber f = weft_spin(fail_three_times, NULL);
     ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
                      0);
     ck_assert_int_eq(runs[0], 4);
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
-/* P39 */
-START_TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
-{
-    supervisor_args p;
-    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER));
-    p.options.on_exit = mark_exit;
-    p.options.on_exit_arg = ":";
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    trail[0] = '\0';
-    end_child('b', RETURNS);
-    ck_assert_trail("B(:b1)");
-    trail[0] = '\0';
-    end_child('c', FAILS);
-    ck_assert_trail("C(:c-5)Aac");
-    trail[0] = '\0';
-    end_child('a',
-              IS_CANCELLED); /* by another fiber: the supervisor treats it as an end by itself */
-    ck_assert_trail("A(:a-125)Cac");
-    trail[0] = '\0';
-    weft_cancel(supervisor);
-    weft_await(supervisor);
-    ck_assert_trail("CA");
-}
-END_TEST
-
-/* P39 */
-START_TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
-{
+TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
+{ /* P39 */
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
     weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
     ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
@@ -262,41 +137,32 @@ START_TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_sleep(0), 0);
 }
-END_TEST
 
-/* P39 */
-START_TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each)
-{
+TEST(children_that_fail_at_the_same_time_count_as_one_restart)
+{ /* P39 */
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
     p.options.restarts_max = 1;
-    p.options.on_exit = mark_exit;
-    p.options.on_exit_arg = "";
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    trail[0] = '\0';
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
     weft_schedule(id_of('c'), -EIO);
-    weft_schedule(id_of('b'), 1);
+    weft_schedule(id_of('b'), -EIO);
     let_run();
-    ck_assert_trail("CB(c-5)A(b1)abc");
+    ck_assert_int_eq(weft_state_of(supervisor), WEFT_WAITING);
     end_child('a', FAILS);
     ck_assert_int_eq(weft_await(supervisor), -EIO);
 }
-END_TEST
 
 static weft_value fail_after_sibling(void *arg)
 {
     weft_snooze(); /* it is behind this fiber in the run queue */
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_await(id_of('c'));
-    }
     mark("S");
     return weft_fail((int)(intptr_t)arg, "too");
 }
 
-/* P39 */
-START_TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all)
-{
+TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all)
+{ /* P39 */
     supervisor_args p = {
         .children = {{.name = "a", .fn = run_child, .arg = "a"},
                      {.name = "s", .fn = fail_after_sibling, .arg = as_arg(-EPIPE)},
@@ -307,19 +173,15 @@ START_TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_
                     .on_exit = mark_exit,
                     .on_exit_arg = ""},
     };
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
     ck_assert_trail("ac");
     end_child('a', FAILS);
     ck_assert_trail("acA(a-5)CS(s-32)ac");
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
 }
-END_TEST
 
-/* P39 */
-START_TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
-{
+TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
+{ /* P39 */
     weft_set_name(weft_spin(fail_with, as_arg(-EIO)), "1");
     weft_set_name(weft_spin(fail_with, as_arg(-EPIPE)), "2");
     weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
@@ -327,18 +189,14 @@ START_TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_
     ck_assert_trail("(1-5)(2-32)");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static void supervise_again(weft_fiber child, weft_value value, void *arg)
 {
-    (void)child;
-    (void)value;
     *(int *)arg = weft_supervise(NULL, 0, NULL);
 }
 
-/* P39 */
-START_TEST(a_supervising_fiber_cannot_supervise_again)
-{
+TEST(a_supervising_fiber_cannot_supervise_again)
+{ /* P39 */
     int rc = 0;
     weft_supervise_options options = {.on_exit = supervise_again, .on_exit_arg = &rc};
     weft_spin(return_arg, NULL);
@@ -347,11 +205,9 @@ START_TEST(a_supervising_fiber_cannot_supervise_again)
     ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
 }
-END_TEST
 
-/* P39 */
-START_TEST(invalid_options_are_refused_and_no_child_is_started)
-{
+TEST(invalid_options_are_refused_and_no_child_is_started)
+{ /* P39 */
     const weft_supervise_options options[] = {
         {.strategy = (weft_strategy)3},
         {.strategy = (weft_strategy)-1},
@@ -385,7 +241,6 @@ START_TEST(invalid_options_are_refused_and_no_child_is_started)
     ck_assert_trail("");
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
-END_TEST
 
 static weft_value check_run(void *arg)
 {
@@ -398,9 +253,8 @@ static weft_value check_run(void *arg)
     return runs[0] < 3 ? -EIO : 0;
 }
 
-/* P39, P31 */
-START_TEST(every_run_has_the_same_id_name_argument_and_stack)
-{
+TEST(every_run_has_the_same_id_name_argument_and_stack)
+{ /* P39, P31 */
     char name[] = "checked";
     weft_child child = {name, check_run, "!", .restart = WEFT_ON_ERROR, .stack_bytes = 512 << 10};
     ck_assert_int_eq(weft_supervise(&child, 1, NULL), 0);
@@ -408,11 +262,9 @@ START_TEST(every_run_has_the_same_id_name_argument_and_stack)
     ck_assert_uint_eq(ids[1], ids[0]);
     ck_assert_uint_eq(ids[2], ids[0]);
 }
-END_TEST
 
 static weft_value receive_and_mark(void *arg)
 {
-    (void)arg;
     ids[0] = weft_self();
     weft_value value = weft_receive();
     char text[16];
@@ -421,13 +273,11 @@ static weft_value receive_and_mark(void *arg)
     return value > 0 ? -EIO : value;
 }
 
-/* P39 */
-START_TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox)
-{
+TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox)
+{ /* P39 */
     supervisor_args p = {
         .children = {{.fn = receive_and_mark}}, .n = 1, .options.backoff_s = TICK_S};
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
     ck_assert_int_eq(weft_tell(ids[0], 1), 0);
     ck_assert_int_eq(weft_tell(ids[0], 2), 0);
     weft_snooze();
@@ -441,14 +291,12 @@ START_TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_e
     ck_assert_trail("1 4 ");
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 static weft_value end_slowly(void *arg)
 {
     weft_suspend();
-    WEFT_SHIELD(10) {
+    WEFT_SHIELD(10)
         weft_sleep(*(double *)arg);
-    }
     return 0;
 }
 
@@ -463,51 +311,13 @@ static int stop_slow_child(double takes_s)
     return weft_await(supervisor) == -ECANCELED ? 0 : 1;
 }
 
-static int stop_late(void)
-{
+TEST_PROGRAM_PRINTS(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_awaited, 0,
+                    "'stubborn' has not ended 0.0078125 s after it was cancelled")
+{ /* P39 */
     return stop_slow_child(8 * TICK_S);
 }
 
-static int stop_in_time(void)
-{
+TEST_PROGRAM(a_child_that_stops_within_its_grace_time_is_not_reported, 0, "")
+{ /* P39 */
     return stop_slow_child(0);
-}
-
-/* P39 */
-START_TEST(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited)
-{
-    const outcome *o = run_apart(stop_late);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "'stubborn' has not ended 0.0078125 s after it was cancelled");
-    assert_silent(run_apart(stop_in_time), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &strategy_and_restart_decide_what_follows_the_end_of_a_child,
-    &a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never,
-    &a_running_sibling_with_restart_never_is_stopped_and_not_started_again,
-    &rest_for_one_restarts_only_children_that_were_started_later,
-    &a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start,
-    &each_child_is_stopped_only_when_the_one_after_it_has_ended,
-    &the_error_of_a_spun_child_ends_the_supervision_and_is_returned,
-    &without_children_weft_supervise_returns_0,
-    &weft_supervise_returns_when_the_last_spun_child_has_returned,
-    &spun_children_are_restarted_as_the_options_say,
-    &a_spun_child_is_restarted_on_error_until_it_succeeds,
-    &on_exit_is_called_only_for_children_that_end_by_themselves,
-    &the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit,
-    &children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each,
-    &a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all,
-    &when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned,
-    &a_supervising_fiber_cannot_supervise_again,
-    &invalid_options_are_refused_and_no_child_is_started,
-    &every_run_has_the_same_id_name_argument_and_stack,
-    &between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox,
-    &a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited,
-};
-
-int main(void)
-{
-    return run_suite("supervise", tests, COUNT_OF(tests));
 }

@@ -1,19 +1,18 @@
 /* Supervised and monitored fibers that other fibers await, select or terminate. */
 #include "core/supervise/supervise_support.h"
+#include "support/suite.h"
 
 static weft_value select_a_and_b(void *arg)
 {
-    (void)arg;
     weft_fiber f[] = {id_of('a'), id_of('b')};
     return weft_select_fibers(f, 2, NULL);
 }
 
-START_TEST(selecting_among_supervised_children_stops_the_others)
+TEST(selecting_among_supervised_children_stops_the_others)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    weft_fiber s = weft_spin(select_a_and_b, NULL);
-    let_run();
+    weft_fiber s = spin_waiting(select_a_and_b, NULL);
     end_child('b', RETURNS);
     ck_assert_int_eq(weft_await(s), 1);
     let_run();
@@ -21,9 +20,8 @@ START_TEST(selecting_among_supervised_children_stops_the_others)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
-START_TEST(terminating_a_supervised_child_returns_0)
+TEST(terminating_a_supervised_child_returns_0)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
@@ -35,7 +33,6 @@ START_TEST(terminating_a_supervised_child_returns_0)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 static weft_value monitor_arg(void *arg)
 {
@@ -45,39 +42,29 @@ static weft_value monitor_arg(void *arg)
     return weft_await(arg_id(arg));
 }
 
-START_TEST(the_loser_of_a_select_can_still_be_awaited_by_its_monitor)
+TEST(a_monitored_fiber_that_loses_a_select_or_is_terminated_can_still_be_awaited)
 {
-    weft_fiber a = spin_suspended(), b = spin_suspended();
-    weft_fiber m = weft_spin(monitor_arg, id_arg(a));
-    let_run();
-    weft_schedule(b, 5);
-    weft_select_fibers((weft_fiber[]){a, b}, 2, NULL);
-    let_run();
-    weft_schedule(m, 0);
-    ck_assert_int_eq(weft_await(m), -ECANCELED);
+    for (int i = 0; i < 2; i++) {
+        weft_fiber a = spin_suspended(), b = spin_suspended();
+        weft_fiber m = spin_waiting(monitor_arg, id_arg(a));
+        weft_schedule(b, 5);
+        if (i == 0)
+            weft_select_fibers((weft_fiber[]){a, b}, 2, NULL);
+        else
+            ck_assert_int_eq(weft_terminate(a, 1), 0);
+        let_run();
+        weft_schedule(m, 0);
+        ck_assert_int_eq(weft_await(m), -ECANCELED);
+    }
 }
-END_TEST
-
-START_TEST(terminating_a_monitored_fiber_returns_0)
-{
-    weft_fiber a = spin_suspended();
-    weft_fiber m = weft_spin(monitor_arg, id_arg(a));
-    let_run();
-    ck_assert_int_eq(weft_terminate(a, 1), 0);
-    let_run();
-    weft_schedule(m, 0);
-    ck_assert_int_eq(weft_await(m), -ECANCELED);
-}
-END_TEST
 
 static void monitor_on_exit(weft_fiber child, weft_value value, void *arg)
 {
-    (void)value;
     *(weft_fiber *)arg = child;
     weft_monitor(child);
 }
 
-START_TEST(on_exit_may_monitor_the_child_that_has_ended)
+TEST(on_exit_may_monitor_the_child_that_has_ended)
 {
     weft_fiber f = 0;
     weft_child child = {.fn = return_arg, .arg = as_arg(5), .restart = WEFT_NEVER};
@@ -87,35 +74,29 @@ START_TEST(on_exit_may_monitor_the_child_that_has_ended)
     ck_assert_int_eq(weft_await(f), 5);
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
 static weft_fiber survivor;
 
-/* End only when scheduled. */
 static weft_value end_when_scheduled(void *arg)
 {
-    (void)arg;
     survivor = weft_self();
-    WEFT_SHIELD(INFINITY) {
+    WEFT_SHIELD(INFINITY)
         weft_suspend();
-    }
     return 0;
 }
 
 static weft_value end_with_survivor(void *arg)
 {
-    (void)arg;
     weft_spin(end_when_scheduled, NULL);
     weft_snooze();
     return 0;
 }
 
-START_TEST(a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_supervisor)
+TEST(a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_supervisor)
 {
     supervisor_args p = {.children = {{"a", run_child, "a", .restart = WEFT_NEVER}}, .n = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    weft_fiber parent = weft_spin(end_with_survivor, NULL);
-    let_run();
+    weft_fiber parent = spin_waiting(end_with_survivor, NULL);
     ck_assert_int_eq(weft_attach(survivor, supervisor), 0);
     let_run();
     weft_schedule(survivor, 0);
@@ -123,14 +104,11 @@ START_TEST(a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_sup
     ck_assert_int_eq(weft_await(supervisor), 0);
     ck_assert_int_eq(weft_await(parent), 0);
 }
-END_TEST
 
 static int exits;
 
 static void restart_and_wait(weft_fiber child, weft_value value, void *arg)
 {
-    (void)value;
-    (void)arg;
     ck_assert_int_lt(++exits, 100000);
     weft_restart(child);
     WEFT_SHIELD(1) {
@@ -139,7 +117,7 @@ static void restart_and_wait(weft_fiber child, weft_value value, void *arg)
     }
 }
 
-START_TEST(a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancelled)
+TEST(a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancelled)
 {
     supervisor_args p = {
         .children = {{"a", return_arg, NULL}}, .n = 1, .options.on_exit = restart_and_wait};
@@ -147,15 +125,11 @@ START_TEST(a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancell
     for (int i = 0; i < 50; i++)
         weft_snooze();
     ck_assert_int_gt(exits, 1);
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
 }
-END_TEST
 
 static void fail_in_on_exit(weft_fiber child, weft_value value, void *arg)
 {
-    (void)child;
-    (void)arg;
     if (value == -EPROTO)
         ck_assert_error(-EPROTO, "broken");
     weft_fail(-EPERM, "not the message of the child");
@@ -163,18 +137,16 @@ static void fail_in_on_exit(weft_fiber child, weft_value value, void *arg)
 
 static weft_value supervise_two(void *arg)
 {
-    (void)arg;
     weft_spin(fail_with, as_arg(-EPROTO));
     weft_spin(fail_with, as_arg(-EPROTO));
     return weft_supervise(NULL, 0, &(weft_supervise_options){.on_exit = fail_in_on_exit});
 }
 
-START_TEST(on_exit_sees_the_error_message_and_its_own_errors_do_not_replace_it)
+TEST(on_exit_sees_the_error_message_and_its_own_errors_do_not_replace_it)
 {
     ck_assert_int_eq(weft_await(weft_spin(supervise_two, NULL)), -EPROTO);
     ck_assert_error(-EPROTO, "broken");
 }
-END_TEST
 
 static weft_value await_repeatedly(void *arg)
 {
@@ -185,35 +157,14 @@ static weft_value await_repeatedly(void *arg)
     return value;
 }
 
-START_TEST(awaiting_a_supervised_child_in_a_loop_does_not_prevent_its_restart)
+TEST(awaiting_a_supervised_child_in_a_loop_does_not_prevent_its_restart)
 {
     supervisor_args p = {.children = {{"a", run_child, "a"}}, .n = 1, .options.backoff_s = TICK_S};
-    weft_fiber supervisor = weft_spin(run_supervisor, &p);
-    let_run();
-    weft_fiber watcher = weft_spin(await_repeatedly, id_arg(id_of('a')));
-    let_run();
+    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
+    weft_fiber watcher = spin_waiting(await_repeatedly, id_arg(id_of('a')));
     weft_schedule(id_of('a'), 1);
     while (runs[0] < 2)
         weft_sleep(TICK_S);
-    weft_cancel(supervisor);
-    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
     weft_cancel(watcher);
-    weft_await(watcher);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_supervisor,
-    &a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancelled,
-    &on_exit_sees_the_error_message_and_its_own_errors_do_not_replace_it,
-    &awaiting_a_supervised_child_in_a_loop_does_not_prevent_its_restart,
-    &selecting_among_supervised_children_stops_the_others,
-    &terminating_a_supervised_child_returns_0,
-    &the_loser_of_a_select_can_still_be_awaited_by_its_monitor,
-    &terminating_a_monitored_fiber_returns_0,
-    &on_exit_may_monitor_the_child_that_has_ended,
-};
-int main(void)
-{
-    return run_suite("supervise_observed", tests, COUNT_OF(tests));
 }
