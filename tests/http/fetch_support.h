@@ -238,8 +238,8 @@ static inline int fetch_text(weft_fetcher *fetcher, const char *url, char *text,
         ck_assert_str_eq(ck_text, expected);                                      \
     } while (0)
 
-/* Unset all variables that select a proxy. */
-static inline void unset_proxies(void)
+/* Unset all variables that select a proxy, before main. */
+__attribute__((constructor)) static void unset_proxies(void)
 {
     static const char *const names[] = {"http_proxy", "https_proxy", "all_proxy", "no_proxy",
                                         "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"};

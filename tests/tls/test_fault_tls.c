@@ -3,6 +3,7 @@
  * closed, and a failed send returns an error. Allocations of OpenSSL do not fail.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 #include "tls/tls_certs.h"
 
 /* Created once, before the attempts are forked. */
@@ -112,13 +113,12 @@ static bool configure_tls(void)
     return is_done;
 }
 
-START_TEST(a_configuration_is_loaded_or_fails_with_an_error)
+TEST(a_configuration_is_loaded_or_fails_with_an_error)
 {
     create_identity();
     fail_each_call(configure_tls);
     free_cert(&identity);
 }
-END_TEST
 
 static bool exchange_twice(void)
 {
@@ -133,13 +133,12 @@ static bool exchange_twice(void)
     return is_done;
 }
 
-START_TEST(connections_succeed_or_fail_with_an_error)
+TEST(connections_succeed_or_fail_with_an_error)
 {
     create_identity();
     fail_each_call(exchange_twice);
     free_cert(&identity);
 }
-END_TEST
 
 static bool create_self_signed(void)
 {
@@ -155,18 +154,7 @@ static bool create_self_signed(void)
     return is_done;
 }
 
-START_TEST(a_certificate_is_created_or_the_call_fails)
+TEST(a_certificate_is_created_or_the_call_fails)
 {
     fail_each_call(create_self_signed);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_configuration_is_loaded_or_fails_with_an_error,
-        &connections_succeed_or_fail_with_an_error,
-        &a_certificate_is_created_or_the_call_fails,
-    };
-    return run_suite("fault_tls", tests, COUNT_OF(tests));
 }

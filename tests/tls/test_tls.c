@@ -2,6 +2,7 @@
  * TLS connections: traffic in both directions, orderly and abrupt closes, and cancellation in every
  * state without lost or repeated bytes.
  */
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 #include <openssl/ssl.h>
@@ -13,7 +14,7 @@ static weft_tls_options options_of_version(int version)
     return (weft_tls_options){.version_min = version, .version_max = version};
 }
 
-START_TEST(a_client_and_a_server_connect_and_exchange_lines)
+TEST(a_client_and_a_server_connect_and_exchange_lines)
 {
     for (size_t i = 0; i < COUNT_OF(versions); i++) {
         tls_pair p = {0};
@@ -40,7 +41,6 @@ START_TEST(a_client_and_a_server_connect_and_exchange_lines)
     }
     assert_nothing_pending();
 }
-END_TEST
 
 /* A test stream that one fiber writes and another fiber checks. */
 typedef struct flow {
@@ -78,7 +78,7 @@ static weft_value read_flow(void *arg)
     return 0;
 }
 
-START_TEST(megabytes_are_sent_in_both_directions_at_once)
+TEST(megabytes_are_sent_in_both_directions_at_once)
 {
     for (size_t i = 0; i < COUNT_OF(versions); i++) {
         tls_pair p = {0};
@@ -94,9 +94,8 @@ START_TEST(megabytes_are_sent_in_both_directions_at_once)
     }
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(writev_sends_several_spans_in_order)
+TEST(writev_sends_several_spans_in_order)
 {
     tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
@@ -111,7 +110,6 @@ START_TEST(writev_sends_several_spans_in_order)
     ck_assert_int_eq(weft_await(reader), 0);
     close_tls_pair(&p);
 }
-END_TEST
 
 /* One side of a round: writes or reads until it is done, or its scope is cancelled. */
 typedef struct part {
@@ -181,7 +179,7 @@ static weft_value flush_stream(void *arg)
     return weft_stream_flush(arg);
 }
 
-START_TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
+TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
 {
     for (size_t i = 0; i < COUNT_OF(versions); i++) {
         tls_pair p = {0};
@@ -201,9 +199,8 @@ START_TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
     }
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_cancelled_flush_continues_with_the_next_flush)
+TEST(a_cancelled_flush_continues_with_the_next_flush)
 {
     tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
@@ -223,9 +220,8 @@ START_TEST(a_cancelled_flush_continues_with_the_next_flush)
     ck_assert_int_eq(weft_await(flusher), 0);
     close_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_write_in_a_cancelled_scope_sends_nothing)
+TEST(a_write_in_a_cancelled_scope_sends_nothing)
 {
     tls_pair p = {0};
     static char data[100000];
@@ -238,7 +234,6 @@ START_TEST(a_write_in_a_cancelled_scope_sends_nothing)
     ck_assert_line(&p.server, "after");
     close_tls_pair(&p);
 }
-END_TEST
 
 /* One direction of a connection that passes through the test, a few bytes at a time. */
 typedef struct forwarder {
@@ -261,7 +256,7 @@ static weft_value forward_bytes(void *arg)
     return 0;
 }
 
-START_TEST(records_may_arrive_in_small_pieces)
+TEST(records_may_arrive_in_small_pieces)
 {
     tls_pair p = {0};
     int left[2], right[2];
@@ -287,9 +282,8 @@ START_TEST(records_may_arrive_in_small_pieces)
     weft_close(left[1]);
     weft_close(right[1]);
 }
-END_TEST
 
-START_TEST(closing_one_side_is_the_end_of_input_for_the_other)
+TEST(closing_one_side_is_the_end_of_input_for_the_other)
 {
     for (size_t i = 0; i < COUNT_OF(versions); i++) {
         tls_pair p = {0};
@@ -306,9 +300,8 @@ START_TEST(closing_one_side_is_the_end_of_input_for_the_other)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(a_close_without_close_notify_is_econnreset)
+TEST(a_close_without_close_notify_is_econnreset)
 {
     tls_pair p = {0};
     char data[16];
@@ -339,9 +332,8 @@ START_TEST(a_close_without_close_notify_is_econnreset)
     weft_close(left[1]);
     weft_close(right[1]);
 }
-END_TEST
 
-START_TEST(one_side_may_shut_down_before_the_other)
+TEST(one_side_may_shut_down_before_the_other)
 {
     tls_pair p = {0};
     char data[16];
@@ -362,9 +354,8 @@ START_TEST(one_side_may_shut_down_before_the_other)
     ck_assert_int_eq(weft_tls_shutdown(&p.client), -EBADF);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_write_after_the_peer_has_closed_is_epipe)
+TEST(a_write_after_the_peer_has_closed_is_epipe)
 {
     tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
@@ -375,7 +366,6 @@ START_TEST(a_write_after_the_peer_has_closed_is_epipe)
     ck_assert_int_eq(weft_stream_close(&p.client), -EPIPE);
     free_tls_pair(&p);
 }
-END_TEST
 
 static weft_value read_stream_byte(void *arg)
 {
@@ -392,7 +382,7 @@ static weft_value write_endlessly(void *arg)
     return n;
 }
 
-START_TEST(closing_wakes_readers_and_writers)
+TEST(closing_wakes_readers_and_writers)
 {
     tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
@@ -409,14 +399,13 @@ START_TEST(closing_wakes_readers_and_writers)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 static weft_value wait_for_stream(void *arg)
 {
     return weft_stream_wait(arg);
 }
 
-START_TEST(waiting_for_input_ignores_records_without_application_data)
+TEST(waiting_for_input_ignores_records_without_application_data)
 {
     tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
@@ -441,7 +430,6 @@ START_TEST(waiting_for_input_ignores_records_without_application_data)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 /* One side of a handshake, in a fiber. */
 typedef struct attempt {
@@ -474,7 +462,7 @@ static void assert_closed(int fd)
     ck_assert_int_eq(weft_close(fd), 0);
 }
 
-START_TEST(a_cancelled_handshake_closes_its_descriptor)
+TEST(a_cancelled_handshake_closes_its_descriptor)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -495,10 +483,9 @@ START_TEST(a_cancelled_handshake_closes_its_descriptor)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 /* Forward a limited number of bytes in each direction, then cancel or close. */
-START_TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
+TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -537,7 +524,6 @@ START_TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 /* Input of clients that do not use TLS, and the error of the server. */
 static const struct {
@@ -554,7 +540,7 @@ static const struct {
     {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", -EPROTO, NULL},
 };
 
-START_TEST(a_client_that_does_not_use_tls_is_refused_with_a_message)
+TEST(a_client_that_does_not_use_tls_is_refused_with_a_message)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -574,9 +560,8 @@ START_TEST(a_client_that_does_not_use_tls_is_refused_with_a_message)
     }
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_server_that_does_not_use_tls_is_refused_with_a_message)
+TEST(a_server_that_does_not_use_tls_is_refused_with_a_message)
 {
     tls_pair p = {0};
     int fd[2];
@@ -590,9 +575,8 @@ START_TEST(a_server_that_does_not_use_tls_is_refused_with_a_message)
     assert_closed(fd[1]);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(modified_records_end_the_connection)
+TEST(modified_records_end_the_connection)
 {
     tls_pair p = {0};
     char data[64];
@@ -628,9 +612,8 @@ START_TEST(modified_records_end_the_connection)
     weft_close(right[1]);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(invalid_calls_are_refused)
+TEST(invalid_calls_are_refused)
 {
     tls_pair p = {0};
     weft_stream s = {0};
@@ -661,9 +644,8 @@ START_TEST(invalid_calls_are_refused)
     weft_tls_free(NULL);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_connection_outlives_its_weft_tls)
+TEST(a_connection_outlives_its_weft_tls)
 {
     tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
@@ -678,7 +660,6 @@ START_TEST(a_connection_outlives_its_weft_tls)
     p.client_tls = p.server_tls = NULL;
     close_tls_pair(&p);
 }
-END_TEST
 
 static int close_result_at_exit; /* the expected result of weft_stream_close */
 
@@ -716,38 +697,9 @@ static int exit_after_openssl(void)
     return exit_with_connections();
 }
 
-START_TEST(a_process_may_exit_with_open_connections)
+TEST(a_process_may_exit_with_open_connections)
 {
     assert_silent(run_apart(exit_with_connections), 0);
     if (!is_sanitized()) /* LeakSanitizer reports memory that OpenSSL no longer references */
         assert_silent(run_apart(exit_after_openssl), 0);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &a_client_and_a_server_connect_and_exchange_lines,
-        &megabytes_are_sent_in_both_directions_at_once,
-        &writev_sends_several_spans_in_order,
-        &cancelled_calls_neither_lose_nor_repeat_bytes,
-        &a_cancelled_flush_continues_with_the_next_flush,
-        &a_write_in_a_cancelled_scope_sends_nothing,
-        &records_may_arrive_in_small_pieces,
-        &closing_one_side_is_the_end_of_input_for_the_other,
-        &a_close_without_close_notify_is_econnreset,
-        &one_side_may_shut_down_before_the_other,
-        &a_write_after_the_peer_has_closed_is_epipe,
-        &closing_wakes_readers_and_writers,
-        &waiting_for_input_ignores_records_without_application_data,
-        &a_cancelled_handshake_closes_its_descriptor,
-        &a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes,
-        &a_client_that_does_not_use_tls_is_refused_with_a_message,
-        &a_server_that_does_not_use_tls_is_refused_with_a_message,
-        &modified_records_end_the_connection,
-        &invalid_calls_are_refused,
-        &a_connection_outlives_its_weft_tls,
-        &a_process_may_exit_with_open_connections,
-    };
-    return run_suite("tls", tests, COUNT_OF(tests));
 }

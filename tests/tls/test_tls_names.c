@@ -1,4 +1,5 @@
 /* Negotiation in TLS: certificates by name, protocols, versions, sessions, and reloading. */
+#include "support/suite.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -18,7 +19,7 @@ static const char *subject_for(tls_pair *p, const char *name)
     return subject;
 }
 
-START_TEST(clients_get_the_certificate_for_the_requested_name)
+TEST(clients_get_the_certificate_for_the_requested_name)
 {
     test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert first = issue_cert((cert_options){
@@ -68,9 +69,8 @@ START_TEST(clients_get_the_certificate_for_the_requested_name)
     free_cert(&first);
     free_cert(&ca);
 }
-END_TEST
 
-START_TEST(with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one)
+TEST(with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one)
 {
     test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert rsa = issue_cert(
@@ -92,7 +92,6 @@ START_TEST(with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_o
     free_cert(&rsa);
     free_cert(&ca);
 }
-END_TEST
 
 /* The context of the choose function. */
 typedef struct choice {
@@ -125,7 +124,7 @@ static int choose_identity(const char *server_name, weft_tls_identity *identity,
     return 1;
 }
 
-START_TEST(a_function_may_choose_the_certificate)
+TEST(a_function_may_choose_the_certificate)
 {
     test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert own =
@@ -160,9 +159,8 @@ START_TEST(a_function_may_choose_the_certificate)
     free_cert(&own);
     free_cert(&ca);
 }
-END_TEST
 
-START_TEST(a_failing_choose_function_ends_the_handshake)
+TEST(a_failing_choose_function_ends_the_handshake)
 {
     weft_tls_identity missing = {.cert_file = "/nowhere/a"};
     choice choices[] = {{.error = -ENXIO}, {.identity = &missing}, {0}};
@@ -178,7 +176,6 @@ START_TEST(a_failing_choose_function_ends_the_handshake)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
 static weft_value mark_three_times(void *arg)
 {
@@ -197,7 +194,7 @@ static weft_value connect_end(void *arg)
     return 0;
 }
 
-START_TEST(a_waiting_choose_function_does_not_block_other_fibers)
+TEST(a_waiting_choose_function_does_not_block_other_fibers)
 {
     make_local_cert();
     weft_tls_identity identity = {.cert_pem = local_cert, .key_pem = local_key};
@@ -226,9 +223,8 @@ START_TEST(a_waiting_choose_function_does_not_block_other_fibers)
     weft_tls_free(fast.server_tls);
     close_tls_pair(&slow);
 }
-END_TEST
 
-START_TEST(a_handshake_can_be_cancelled_while_the_choose_function_waits)
+TEST(a_handshake_can_be_cancelled_while_the_choose_function_waits)
 {
     choice c = {.is_blocking = true};
     weft_tls_options server = {.choose = choose_identity, .choose_ctx = &c};
@@ -247,7 +243,6 @@ START_TEST(a_handshake_can_be_cancelled_while_the_choose_function_waits)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 /* The protocols of both sides, and the selected protocol. NULL: the handshake fails. */
 static const struct {
@@ -262,7 +257,7 @@ static const struct {
     {NULL, NULL, ""},
 };
 
-START_TEST(the_server_selects_a_protocol_of_both_sides)
+TEST(the_server_selects_a_protocol_of_both_sides)
 {
     for (size_t i = 0; i < 2 * COUNT_OF(protocols); i++) {
         tls_pair p = {0};
@@ -286,9 +281,8 @@ START_TEST(the_server_selects_a_protocol_of_both_sides)
         close_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(no_common_version_ends_the_handshake)
+TEST(no_common_version_ends_the_handshake)
 {
     for (int k = 0; k < 2; k++) {
         tls_pair p = {0};
@@ -301,9 +295,8 @@ START_TEST(no_common_version_ends_the_handshake)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(no_common_cipher_ends_the_handshake)
+TEST(no_common_cipher_ends_the_handshake)
 {
     tls_pair p = {0};
     weft_tls_options server = {.ciphers = "ECDHE-ECDSA-AES128-GCM-SHA256", .version_max = 12};
@@ -314,7 +307,6 @@ START_TEST(no_common_cipher_ends_the_handshake)
     ck_assert_int_eq(p.client_rc, -EPROTO);
     free_tls_pair(&p);
 }
-END_TEST
 
 /* Connect, exchange data, during which tickets arrive, and close. Return whether it resumed. */
 static bool is_resumed(tls_pair *p)
@@ -336,7 +328,7 @@ static bool is_resumed(tls_pair *p)
     return result;
 }
 
-START_TEST(a_client_resumes_sessions)
+TEST(a_client_resumes_sessions)
 {
     for (int version = 12; version <= 13; version++) {
         tls_pair p = {0};
@@ -359,9 +351,8 @@ START_TEST(a_client_resumes_sessions)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(a_session_of_tls_1_3_is_used_once)
+TEST(a_session_of_tls_1_3_is_used_once)
 {
     for (int version = 12; version <= 13; version++) {
         tls_pair p = {0};
@@ -379,9 +370,8 @@ START_TEST(a_session_of_tls_1_3_is_used_once)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(without_tickets_nothing_is_resumed)
+TEST(without_tickets_nothing_is_resumed)
 {
     for (int k = 0; k < 4; k++) {
         tls_pair p = {0};
@@ -393,9 +383,8 @@ START_TEST(without_tickets_nothing_is_resumed)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(a_resumed_session_has_the_client_certificate)
+TEST(a_resumed_session_has_the_client_certificate)
 {
     test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert alice = issue_cert((cert_options){.subject = "alice", .issuer = &ca});
@@ -417,9 +406,8 @@ START_TEST(a_resumed_session_has_the_client_certificate)
     free_cert(&alice);
     free_cert(&ca);
 }
-END_TEST
 
-START_TEST(the_session_cache_is_bounded)
+TEST(the_session_cache_is_bounded)
 {
     test_cert cert = issue_cert((cert_options){.subject = "localhost", .names = "DNS:*.a.org"});
     weft_tls_options server = {.identity = identity_of(&cert)}, client = {.ca_pem = cert.cert_pem};
@@ -437,9 +425,8 @@ START_TEST(the_session_cache_is_bounded)
     free_tls_pair(&p);
     free_cert(&cert);
 }
-END_TEST
 
-START_TEST(reload_reads_files_again_and_existing_connections_continue)
+TEST(reload_reads_files_again_and_existing_connections_continue)
 {
     test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert old =
@@ -482,27 +469,4 @@ START_TEST(reload_reads_files_again_and_existing_connections_continue)
     free_cert(&new);
     free_cert(&old);
     free_cert(&ca);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &clients_get_the_certificate_for_the_requested_name,
-        &with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one,
-        &a_function_may_choose_the_certificate,
-        &a_failing_choose_function_ends_the_handshake,
-        &a_waiting_choose_function_does_not_block_other_fibers,
-        &a_handshake_can_be_cancelled_while_the_choose_function_waits,
-        &the_server_selects_a_protocol_of_both_sides,
-        &no_common_version_ends_the_handshake,
-        &no_common_cipher_ends_the_handshake,
-        &a_client_resumes_sessions,
-        &a_session_of_tls_1_3_is_used_once,
-        &without_tickets_nothing_is_resumed,
-        &a_resumed_session_has_the_client_certificate,
-        &the_session_cache_is_bounded,
-        &reload_reads_files_again_and_existing_connections_continue,
-    };
-    return run_suite("tls_names", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* TLS with other programs: openssl s_client and s_server, curl, and clients that do not use TLS. */
 #include "support/process_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -114,7 +115,7 @@ static char *run_program(char *const argv[], const char *input, int *status)
 #define ck_assert_contains(text, part) \
     ck_assert_msg(strstr(text, part) != NULL, "'%s' is not in: %.400s", part, text)
 
-START_TEST(curl_fetches_with_tls_1_2_and_1_3)
+TEST(curl_fetches_with_tls_1_2_and_1_3)
 {
     service s = {0};
     start_service(&s, &(weft_tls_options){.alpn = "http/1.1"});
@@ -134,9 +135,8 @@ START_TEST(curl_fetches_with_tls_1_2_and_1_3)
     ck_assert_uint_eq(s.served, 2);
     stop_service(&s);
 }
-END_TEST
 
-START_TEST(curl_sends_a_client_certificate)
+TEST(curl_sends_a_client_certificate)
 {
     test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert alice = issue_cert((cert_options){.subject = "alice", .issuer = &ca});
@@ -163,9 +163,8 @@ START_TEST(curl_sends_a_client_certificate)
     free_cert(&alice);
     free_cert(&ca);
 }
-END_TEST
 
-START_TEST(s_client_resumes_a_session)
+TEST(s_client_resumes_a_session)
 {
     service s = {0};
     start_service(&s, NULL);
@@ -187,9 +186,8 @@ START_TEST(s_client_resumes_a_session)
     }
     stop_service(&s);
 }
-END_TEST
 
-START_TEST(s_client_gets_an_alert_without_a_common_protocol)
+TEST(s_client_gets_an_alert_without_a_common_protocol)
 {
     service s = {0};
     start_service(&s, &(weft_tls_options){.alpn = "h2"});
@@ -202,9 +200,8 @@ START_TEST(s_client_gets_an_alert_without_a_common_protocol)
     free(text);
     stop_service(&s);
 }
-END_TEST
 
-START_TEST(old_versions_and_renegotiation_are_refused)
+TEST(old_versions_and_renegotiation_are_refused)
 {
     service s = {0};
     start_service(&s, NULL);
@@ -222,7 +219,6 @@ START_TEST(old_versions_and_renegotiation_are_refused)
     free(text);
     stop_service(&s);
 }
-END_TEST
 
 /* Connect, send bytes, and close. */
 static void send_and_close(const service *s, const char *data, size_t bytes)
@@ -238,7 +234,7 @@ static void send_and_close(const service *s, const char *data, size_t bytes)
     ck_assert_int_eq(weft_close(fd), 0);
 }
 
-START_TEST(an_accept_loop_continues_after_bad_clients)
+TEST(an_accept_loop_continues_after_bad_clients)
 {
     static const char hello[] = "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03";
     service s = {0};
@@ -258,7 +254,6 @@ START_TEST(an_accept_loop_continues_after_bad_clients)
     weft_close(silent);
     stop_service(&s);
 }
-END_TEST
 
 /* Wait until s_server listens and store its address. */
 static void await_server(weft_process *p, char *address, size_t room)
@@ -304,7 +299,7 @@ static void fetch_page(weft_tls *tls, const char *address, int version, bool is_
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
 
-START_TEST(a_weft_client_fetches_from_s_server_and_resumes)
+TEST(a_weft_client_fetches_from_s_server_and_resumes)
 {
     for (int version = 12; version <= 13; version++) {
         char address[32];
@@ -330,7 +325,6 @@ START_TEST(a_weft_client_fetches_from_s_server_and_resumes)
         local_cert = local_key = NULL;
     }
 }
-END_TEST
 
 /* The state of many clients that send their requests when all are connected. */
 typedef struct client_group {
@@ -354,7 +348,7 @@ static weft_value connect_and_wait(void *arg)
     return weft_stream_close(&s);
 }
 
-START_TEST(two_hundred_connections_are_open_at_once)
+TEST(two_hundred_connections_are_open_at_once)
 {
     enum { CLIENTS = 200 };
     client_group c = {0};
@@ -371,20 +365,4 @@ START_TEST(two_hundred_connections_are_open_at_once)
         weft_snooze();
     weft_tls_free(c.tls);
     stop_service(&c.service);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &curl_fetches_with_tls_1_2_and_1_3,
-        &curl_sends_a_client_certificate,
-        &s_client_resumes_a_session,
-        &s_client_gets_an_alert_without_a_common_protocol,
-        &old_versions_and_renegotiation_are_refused,
-        &an_accept_loop_continues_after_bad_clients,
-        &a_weft_client_fetches_from_s_server_and_resumes,
-        &two_hundred_connections_are_open_at_once,
-    };
-    return run_suite("tls_peers", tests, COUNT_OF(tests));
 }

@@ -2,6 +2,7 @@
  * TLS with a peer that uses features that weft does not: key updates, fragmented messages, and
  * renegotiation. The peer is OpenSSL over memory, driven one call at a time.
  */
+#include "support/suite.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -134,7 +135,7 @@ static void close_both(weft_side *o, raw *r)
     close_raw(r);
 }
 
-START_TEST(keys_are_updated_when_the_peer_requests_it)
+TEST(keys_are_updated_when_the_peer_requests_it)
 {
     test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
     for (int k = 0; k < 2; k++) {
@@ -154,7 +155,6 @@ START_TEST(keys_are_updated_when_the_peer_requests_it)
     }
     free_cert(&cert);
 }
-END_TEST
 
 static weft_value read_line(void *arg)
 {
@@ -184,7 +184,7 @@ static weft_value read_and_discard(void *arg)
     return 0;
 }
 
-START_TEST(a_peer_that_requests_key_updates_without_reading_blocks)
+TEST(a_peer_that_requests_key_updates_without_reading_blocks)
 {
     test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
     weft_side o = {.is_server = true};
@@ -203,9 +203,8 @@ START_TEST(a_peer_that_requests_key_updates_without_reading_blocks)
     close_both(&o, &r);
     free_cert(&cert);
 }
-END_TEST
 
-START_TEST(renegotiation_is_refused)
+TEST(renegotiation_is_refused)
 {
     test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
     weft_side o = {0};
@@ -229,7 +228,6 @@ START_TEST(renegotiation_is_refused)
     close_both(&o, &r);
     free_cert(&cert);
 }
-END_TEST
 
 /* Read until cancelled. */
 static weft_value read_until_cancelled(void *arg)
@@ -247,7 +245,7 @@ static weft_value write_line(void *arg)
     return rc;
 }
 
-START_TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
+TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
 {
     /* A ticket with the client's certificate is longer than a record of max_send_fragment. */
     test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
@@ -288,16 +286,4 @@ START_TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
     ck_assert_trail("sent written sent written ");
     free_cert(&alice);
     free_cert(&cert);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &keys_are_updated_when_the_peer_requests_it,
-        &a_peer_that_requests_key_updates_without_reading_blocks,
-        &renegotiation_is_refused,
-        &a_write_waits_for_the_rest_of_a_fragmented_handshake_message,
-    };
-    return run_suite("tls_raw", tests, COUNT_OF(tests));
 }

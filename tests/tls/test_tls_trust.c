@@ -1,4 +1,5 @@
 /* Verification in TLS: names, dates, authorities, client certificates, and invalid options. */
+#include "support/suite.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -11,7 +12,7 @@ static void assert_refused(tls_pair *p, int code, const char *message)
     ck_assert_int_lt(p->server_rc, 0);
 }
 
-START_TEST(a_certificate_for_another_name_is_refused)
+TEST(a_certificate_for_another_name_is_refused)
 {
     tls_pair p = {.name = "other.example"};
     new_tls_pair(&p, NULL, NULL);
@@ -20,9 +21,8 @@ START_TEST(a_certificate_for_another_name_is_refused)
     assert_refused(&p, -EACCES, "the certificate is not for 127.0.0.2, only for localhost");
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(names_in_any_case_and_addresses_can_be_requested)
+TEST(names_in_any_case_and_addresses_can_be_requested)
 {
     static const char *const good[] = {"localhost", "LocalHost", "localhost.",
                                        "127.0.0.1", "[::1]",     "::1"};
@@ -40,9 +40,8 @@ START_TEST(names_in_any_case_and_addresses_can_be_requested)
     free_tls_pair(&p);
     free_cert(&cert);
 }
-END_TEST
 
-START_TEST(a_wildcard_covers_one_whole_label)
+TEST(a_wildcard_covers_one_whole_label)
 {
     static const struct {
         const char *name;
@@ -68,10 +67,9 @@ START_TEST(a_wildcard_covers_one_whole_label)
     free_tls_pair(&p);
     free_cert(&cert);
 }
-END_TEST
 
 /* OpenSSL treats such a name as a suffix that matches any host below it. */
-START_TEST(a_name_that_begins_with_a_dot_is_refused)
+TEST(a_name_that_begins_with_a_dot_is_refused)
 {
     static const char *const bad[] = {".example.org", ".", "..", "[.example.org]"};
     test_cert cert = issue_cert((cert_options){.names = "DNS:a.example.org"});
@@ -86,9 +84,8 @@ START_TEST(a_name_that_begins_with_a_dot_is_refused)
     free_tls_pair(&p);
     free_cert(&cert);
 }
-END_TEST
 
-START_TEST(the_message_says_why_a_certificate_is_not_trusted)
+TEST(the_message_says_why_a_certificate_is_not_trusted)
 {
     test_cert authority = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert other_authority =
@@ -123,9 +120,8 @@ START_TEST(the_message_says_why_a_certificate_is_not_trusted)
     free_cert(&authority);
     free_cert(&other_authority);
 }
-END_TEST
 
-START_TEST(a_client_without_verification_accepts_any_certificate)
+TEST(a_client_without_verification_accepts_any_certificate)
 {
     weft_tls_info info;
     for (int k = 0; k < 2; k++) {
@@ -138,9 +134,8 @@ START_TEST(a_client_without_verification_accepts_any_certificate)
         close_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(a_self_signed_certificate_is_not_trusted_by_default)
+TEST(a_self_signed_certificate_is_not_trusted_by_default)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -150,7 +145,6 @@ START_TEST(a_self_signed_certificate_is_not_trusted_by_default)
     assert_refused(&p, -EACCES, "the certificate of localhost is not trusted: it is self-signed");
     free_tls_pair(&p);
 }
-END_TEST
 
 /*
  * Connect a client with a certificate, or with none if cert is NULL, to a server that requests
@@ -187,7 +181,7 @@ static void try_client(weft_tls_verify verify, const test_cert *authority, const
     free_tls_pair(&p);
 }
 
-START_TEST(client_certificates_are_verified_as_the_server_requests)
+TEST(client_certificates_are_verified_as_the_server_requests)
 {
     test_cert authority = issue_cert((cert_options){.subject = "ca", .is_authority = true});
     test_cert other_authority =
@@ -211,9 +205,8 @@ START_TEST(client_certificates_are_verified_as_the_server_requests)
     free_cert(&other_authority);
     free_cert(&authority);
 }
-END_TEST
 
-START_TEST(a_chain_is_sent_completely)
+TEST(a_chain_is_sent_completely)
 {
     test_cert root = issue_cert((cert_options){.subject = "root", .is_authority = true});
     test_cert middle =
@@ -243,7 +236,6 @@ START_TEST(a_chain_is_sent_completely)
     free_cert(&middle);
     free_cert(&root);
 }
-END_TEST
 
 static void assert_no_server(weft_tls_options options, int code, const char *message)
 {
@@ -251,7 +243,7 @@ static void assert_no_server(weft_tls_options options, int code, const char *mes
     ck_assert_error(code, message);
 }
 
-START_TEST(invalid_options_are_refused)
+TEST(invalid_options_are_refused)
 {
     test_cert a = issue_cert((cert_options){0}), b = issue_cert((cert_options){0});
     weft_tls_identity good = identity_of(&a);
@@ -301,9 +293,8 @@ START_TEST(invalid_options_are_refused)
     free_cert(&a);
     free_cert(&b);
 }
-END_TEST
 
-START_TEST(truncated_certificates_and_encrypted_keys_are_refused)
+TEST(truncated_certificates_and_encrypted_keys_are_refused)
 {
     test_cert a = issue_cert((cert_options){0});
     BIO *bio = BIO_new(BIO_s_mem());
@@ -321,9 +312,8 @@ START_TEST(truncated_certificates_and_encrypted_keys_are_refused)
     free(encrypted_key);
     free_cert(&a);
 }
-END_TEST
 
-START_TEST(a_self_signed_certificate_is_created_for_names_and_days)
+TEST(a_self_signed_certificate_is_created_for_names_and_days)
 {
     char *cert, *key;
     static const char *const bad[] = {"", ",a", "a,", "a,,b", "a b", "a\nb", "\xc3\xa4"};
@@ -343,24 +333,4 @@ START_TEST(a_self_signed_certificate_is_created_for_names_and_days)
     BIO_free(bio);
     free(cert);
     free(key);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &a_certificate_for_another_name_is_refused,
-        &names_in_any_case_and_addresses_can_be_requested,
-        &a_wildcard_covers_one_whole_label,
-        &a_name_that_begins_with_a_dot_is_refused,
-        &the_message_says_why_a_certificate_is_not_trusted,
-        &a_client_without_verification_accepts_any_certificate,
-        &a_self_signed_certificate_is_not_trusted_by_default,
-        &client_certificates_are_verified_as_the_server_requests,
-        &a_chain_is_sent_completely,
-        &invalid_options_are_refused,
-        &truncated_certificates_and_encrypted_keys_are_refused,
-        &a_self_signed_certificate_is_created_for_names_and_days,
-    };
-    return run_suite("tls_trust", tests, COUNT_OF(tests));
 }

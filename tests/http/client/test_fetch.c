@@ -1,9 +1,10 @@
 /* The HTTP client: requests as sent, valid and invalid responses, limits, and cancellation. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 static const script_step hello[] = {{.reply = OK("hello", "5")}};
 
-START_TEST(a_get_has_a_status_headers_and_a_body)
+TEST(a_get_has_a_status_headers_and_a_body)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 201 Made\r\nContent-Length: 5\r\nX-One: 1\r\n"
@@ -33,9 +34,8 @@ START_TEST(a_get_has_a_status_headers_and_a_body)
     weft_fetch_close(NULL);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_get_sends_exactly_these_headers)
+TEST(a_get_sends_exactly_these_headers)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -54,9 +54,8 @@ START_TEST(a_get_sends_exactly_these_headers)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(an_ipv6_address_has_brackets_in_the_host_header)
+TEST(an_ipv6_address_has_brackets_in_the_host_header)
 {
     int probe = weft_listen("tcp", "[::1]:0");
     if (probe < 0)
@@ -70,9 +69,8 @@ START_TEST(an_ipv6_address_has_brackets_in_the_host_header)
     ck_assert_server_received(&sv, expected);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(fields_of_the_caller_extend_or_replace_those_of_the_client)
+TEST(fields_of_the_caller_extend_or_replace_those_of_the_client)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -94,9 +92,8 @@ START_TEST(fields_of_the_caller_extend_or_replace_those_of_the_client)
     ck_assert_uint_eq(sv.open_conns, 0);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(invalid_methods_types_and_fields_are_refused)
+TEST(invalid_methods_types_and_fields_are_refused)
 {
     static const struct {
         weft_fetch_request r;
@@ -145,9 +142,8 @@ START_TEST(invalid_methods_types_and_fields_are_refused)
     ck_assert_uint_eq(sv.conns, 0);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(an_invalid_url_is_refused)
+TEST(an_invalid_url_is_refused)
 {
     static const char *const urls[] = {"",
                                        "/path",
@@ -169,9 +165,8 @@ START_TEST(an_invalid_url_is_refused)
     ck_assert_ptr_null(weft_fetcher_new(&(weft_fetcher_options){.user_agent = "a\r\nb"}));
     ck_assert_ptr_null(weft_fetcher_new(&(weft_fetcher_options){.idle_s = NAN}));
 }
-END_TEST
 
-START_TEST(a_body_is_sent_with_its_length_and_type)
+TEST(a_body_is_sent_with_its_length_and_type)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -191,9 +186,8 @@ START_TEST(a_body_is_sent_with_its_length_and_type)
     ck_assert_server_received(&sv, "POST /r HTTP/1.1\r\n");
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(the_user_of_a_url_is_sent_as_basic_credentials)
+TEST(the_user_of_a_url_is_sent_as_basic_credentials)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -214,10 +208,9 @@ START_TEST(the_user_of_a_url_is_sent_as_basic_credentials)
     ck_assert_server_received(&sv, "\r\nauthorization: Bearer x\r\n");
     stop_server(&sv);
 }
-END_TEST
 
 /* Each row states whether the connection is reused after the response. */
-START_TEST(responses_with_every_framing_are_read_to_their_end)
+TEST(responses_with_every_framing_are_read_to_their_end)
 {
     static const struct {
         const char *method, *reply;
@@ -276,7 +269,6 @@ START_TEST(responses_with_every_framing_are_read_to_their_end)
         stop_server(&sv);
     }
 }
-END_TEST
 
 #define INTERIM_4                                                        \
     "HTTP/1.1 102 A\r\n\r\nHTTP/1.1 102 A\r\n\r\nHTTP/1.1 102 A\r\n\r\n" \
@@ -284,7 +276,7 @@ END_TEST
 #define INTERIM_16 INTERIM_4 INTERIM_4 INTERIM_4 INTERIM_4
 
 /* Each row has the result of the request, and the error of reading the body. */
-START_TEST(invalid_responses_are_errors)
+TEST(invalid_responses_are_errors)
 {
     static const struct {
         const char *reply;
@@ -330,7 +322,6 @@ START_TEST(invalid_responses_are_errors)
         stop_server(&sv);
     }
 }
-END_TEST
 
 static bool send_long_head(script_server *sv, weft_stream *s)
 {
@@ -343,7 +334,7 @@ static bool send_long_head(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(a_head_over_the_limit_is_refused)
+TEST(a_head_over_the_limit_is_refused)
 {
     static const script_step steps[] = {{.handle = send_long_head}};
     script_server sv;
@@ -358,9 +349,8 @@ START_TEST(a_head_over_the_limit_is_refused)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(trailers_are_available_after_the_body_is_read)
+TEST(trailers_are_available_after_the_body_is_read)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
@@ -378,9 +368,8 @@ START_TEST(trailers_are_available_after_the_body_is_read)
     weft_fetch_close(f);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_body_over_the_limit_is_read_in_pieces_only)
+TEST(a_body_over_the_limit_is_read_in_pieces_only)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -402,9 +391,8 @@ START_TEST(a_body_over_the_limit_is_read_in_pieces_only)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_fetch_that_times_out_releases_its_connection)
+TEST(a_fetch_that_times_out_releases_its_connection)
 {
     static const script_step steps[] = {{.is_held = true}, {.reply = OK("again", "5")}};
     warm_up();
@@ -427,7 +415,6 @@ START_TEST(a_fetch_that_times_out_releases_its_connection)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 static bool send_in_two_parts(script_server *sv, weft_stream *s)
 {
@@ -439,7 +426,7 @@ static bool send_in_two_parts(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(a_cancelled_read_loses_no_bytes)
+TEST(a_cancelled_read_loses_no_bytes)
 {
     static const script_step steps[] = {{.handle = send_in_two_parts}};
     script_server sv;
@@ -457,9 +444,8 @@ START_TEST(a_cancelled_read_loses_no_bytes)
     weft_fetch_close(f);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(an_unreachable_server_is_econnrefused)
+TEST(an_unreachable_server_is_econnrefused)
 {
     endpoint p;
     int listener = listen_tcp(&p, 1);
@@ -469,29 +455,4 @@ START_TEST(an_unreachable_server_is_econnrefused)
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url, &f), -ECONNREFUSED);
     ck_assert_any_error(-ECONNREFUSED);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_get_has_a_status_headers_and_a_body,
-        &a_get_sends_exactly_these_headers,
-        &an_ipv6_address_has_brackets_in_the_host_header,
-        &fields_of_the_caller_extend_or_replace_those_of_the_client,
-        &invalid_methods_types_and_fields_are_refused,
-        &an_invalid_url_is_refused,
-        &a_body_is_sent_with_its_length_and_type,
-        &the_user_of_a_url_is_sent_as_basic_credentials,
-        &responses_with_every_framing_are_read_to_their_end,
-        &invalid_responses_are_errors,
-        &a_head_over_the_limit_is_refused,
-        &trailers_are_available_after_the_body_is_read,
-        &a_body_over_the_limit_is_read_in_pieces_only,
-        &a_fetch_that_times_out_releases_its_connection,
-        &a_cancelled_read_loses_no_bytes,
-        &an_unreachable_server_is_econnrefused,
-    };
-    unset_proxies();
-    return run_suite("fetch", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,11 @@
 /* The connections of the HTTP client: reuse, limits, repeated requests, threads, and fork. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 static const script_step hello[] = {{.reply = OK("hello", "5")}};
 static const script_step held[] = {{.reply = OK("held", "4"), .is_held = true}};
 
-START_TEST(a_connection_is_reused_for_sequential_requests)
+TEST(a_connection_is_reused_for_sequential_requests)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -18,7 +19,6 @@ START_TEST(a_connection_is_reused_for_sequential_requests)
     ck_assert_uint_eq(sv.open_conns, 0);
     stop_server(&sv);
 }
-END_TEST
 
 /* Reply with the id of the fiber that serves this connection. */
 static bool reply_fiber_id(script_server *sv, weft_stream *s)
@@ -31,7 +31,7 @@ static bool reply_fiber_id(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(the_most_recently_used_connection_is_reused_first)
+TEST(the_most_recently_used_connection_is_reused_first)
 {
     static const script_step steps[] = {{.handle = reply_fiber_id}};
     script_server sv;
@@ -52,9 +52,8 @@ START_TEST(the_most_recently_used_connection_is_reused_first)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(at_most_idle_max_connections_stay_open)
+TEST(at_most_idle_max_connections_stay_open)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -73,9 +72,8 @@ START_TEST(at_most_idle_max_connections_stay_open)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(origins_do_not_share_connections)
+TEST(origins_do_not_share_connections)
 {
     script_server one, two;
     start_server(&one, hello, 1);
@@ -91,9 +89,8 @@ START_TEST(origins_do_not_share_connections)
     stop_server(&one);
     stop_server(&two);
 }
-END_TEST
 
-START_TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
+TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
 {
     static const script_step steps[] = {{.reply = OK("bye", "3"), .closes = true},
                                         {.reply = OK("new", "3")}};
@@ -110,13 +107,12 @@ START_TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 /* The server closes the connection on the second request without a reply. */
 static const script_step closes_second[] = {
     {.reply = OK("one", "3")}, {.reply = NULL, .closes = true}, {.reply = OK("two", "3")}};
 
-START_TEST(an_idempotent_request_is_repeated_on_a_new_connection)
+TEST(an_idempotent_request_is_repeated_on_a_new_connection)
 {
     static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"};
     for (size_t i = 0; i < COUNT_OF(methods); i++) {
@@ -138,9 +134,8 @@ START_TEST(an_idempotent_request_is_repeated_on_a_new_connection)
         stop_server(&sv);
     }
 }
-END_TEST
 
-START_TEST(other_requests_are_not_repeated)
+TEST(other_requests_are_not_repeated)
 {
     static const char *const methods[] = {"POST", "PATCH", "BREW"};
     for (size_t i = 0; i < COUNT_OF(methods); i++) {
@@ -156,9 +151,8 @@ START_TEST(other_requests_are_not_repeated)
         stop_server(&sv);
     }
 }
-END_TEST
 
-START_TEST(a_request_is_not_repeated_after_its_response_has_begun)
+TEST(a_request_is_not_repeated_after_its_response_has_begun)
 {
     static const script_step steps[] = {{.reply = OK("one", "3")},
                                         {.reply = "HTTP/1.1 2", .closes = true}};
@@ -172,9 +166,8 @@ START_TEST(a_request_is_not_repeated_after_its_response_has_begun)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_request_is_repeated_only_once)
+TEST(a_request_is_repeated_only_once)
 {
     static const script_step steps[] = {{.reply = OK("one", "3")}, {.reply = NULL, .closes = true}};
     script_server sv;
@@ -187,7 +180,6 @@ START_TEST(a_request_is_repeated_only_once)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 typedef struct request_args {
     weft_fetcher *fetcher;
@@ -204,7 +196,7 @@ static weft_value get_and_mark(void *arg)
     return 0;
 }
 
-START_TEST(requests_over_the_limit_of_an_origin_wait_in_order)
+TEST(requests_over_the_limit_of_an_origin_wait_in_order)
 {
     script_server sv;
     start_server(&sv, held, 1);
@@ -237,9 +229,8 @@ START_TEST(requests_over_the_limit_of_an_origin_wait_in_order)
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
+TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -252,9 +243,8 @@ START_TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
     ck_assert_int_eq(weft_fetcher_free(NULL), 0);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
+TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
 {
     script_server one, two;
     start_server(&one, hello, 1);
@@ -271,7 +261,6 @@ START_TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
     stop_server(&one);
     stop_server(&two);
 }
-END_TEST
 
 /* The short body arrives together with its head. */
 static bool send_blocks(script_server *sv, weft_stream *s)
@@ -284,7 +273,7 @@ static bool send_blocks(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_connection_is_reused_after_a_short_unread_body)
+TEST(a_connection_is_reused_after_a_short_unread_body)
 {
     static const script_step steps[] = {{.handle = send_blocks}};
     script_server sv;
@@ -304,7 +293,6 @@ START_TEST(a_connection_is_reused_after_a_short_unread_body)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 static bool send_endless_body(script_server *sv, weft_stream *s)
 {
@@ -314,7 +302,7 @@ static bool send_endless_body(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(an_endless_body_does_not_block_the_close)
+TEST(an_endless_body_does_not_block_the_close)
 {
     static const script_step steps[] = {{.handle = send_endless_body}};
     warm_up();
@@ -331,7 +319,6 @@ START_TEST(an_endless_body_does_not_block_the_close)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 /* Send a request with the thread's own fetcher. */
 static weft_value fetch_with_thread_fetcher(void *arg)
@@ -345,7 +332,7 @@ static weft_value fetch_in_another_fiber(void *arg)
     return weft_await(weft_spin(fetch_with_thread_fetcher, arg));
 }
 
-START_TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
+TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
 {
     warm_up();
     script_server sv;
@@ -363,9 +350,8 @@ START_TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
     ck_assert_uint_eq(sv.conns, 2);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
+TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -385,29 +371,4 @@ START_TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
     ck_assert_uint_eq(sv.conns, 2);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_connection_is_reused_for_sequential_requests,
-        &the_most_recently_used_connection_is_reused_first,
-        &at_most_idle_max_connections_stay_open,
-        &origins_do_not_share_connections,
-        &an_idle_connection_that_the_server_has_closed_is_not_used,
-        &an_idempotent_request_is_repeated_on_a_new_connection,
-        &other_requests_are_not_repeated,
-        &a_request_is_not_repeated_after_its_response_has_begun,
-        &a_request_is_repeated_only_once,
-        &requests_over_the_limit_of_an_origin_wait_in_order,
-        &a_fetcher_with_an_open_fetch_cannot_be_freed,
-        &a_connection_idle_for_too_long_is_closed_at_the_next_use,
-        &a_connection_is_reused_after_a_short_unread_body,
-        &an_endless_body_does_not_block_the_close,
-        &the_fetcher_of_a_thread_is_freed_with_the_thread,
-        &the_child_of_a_fork_does_not_use_connections_of_its_parent,
-    };
-    unset_proxies();
-    return run_suite("fetch_conn_pool", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* The head of a response: violations that the client tolerates, and violations that it refuses. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 /* The reply that send_byte_by_byte sends. */
 static const char *byte_by_byte_reply;
@@ -63,7 +64,7 @@ static void check_rows(const row *rows, size_t count)
 
 #define HEAD "HTTP/1.1 200 OK\r\n"
 
-START_TEST(a_folded_line_of_a_response_is_one_line)
+TEST(a_folded_line_of_a_response_is_one_line)
 {
     static const row rows[] = {
         {HEAD "X-Field: a\r\n b\r\nContent-Length: 2\r\n\r\nhi", 200, "a   b", "hi"},
@@ -79,9 +80,8 @@ START_TEST(a_folded_line_of_a_response_is_one_line)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
+TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
 {
     static const row rows[] = {
         {HEAD " X-Field: a\r\nContent-Length: 2\r\n\r\nhi", -EBADMSG, "", ""},
@@ -92,9 +92,8 @@ START_TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(equal_content_lengths_of_a_response_are_one_length)
+TEST(equal_content_lengths_of_a_response_are_one_length)
 {
     static const row rows[] = {
         {HEAD "Content-Length: 2\r\nContent-Length: 2\r\nX-Field: a\r\n\r\nhi", 200, "a", "hi"},
@@ -106,9 +105,8 @@ START_TEST(equal_content_lengths_of_a_response_are_one_length)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(different_content_lengths_of_a_response_are_refused)
+TEST(different_content_lengths_of_a_response_are_refused)
 {
     static const row rows[] = {
         {HEAD "Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi", -EBADMSG, "", ""},
@@ -122,9 +120,8 @@ START_TEST(different_content_lengths_of_a_response_are_refused)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(the_length_of_a_response_to_head_is_the_merged_one)
+TEST(the_length_of_a_response_to_head_is_the_merged_one)
 {
     static const script_step steps[] = {{.reply = HEAD "Content-Length: 7, 7\r\n\r\n"}};
     script_server sv;
@@ -139,9 +136,8 @@ START_TEST(the_length_of_a_response_to_head_is_the_merged_one)
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_folded_head_over_the_limit_is_refused)
+TEST(a_folded_head_over_the_limit_is_refused)
 {
     static char reply[9000] = HEAD "X-Field: a\r\n b\r\nX-Long: ";
     memset(reply + strlen(reply), 'x', 8000);
@@ -153,19 +149,4 @@ START_TEST(a_folded_head_over_the_limit_is_refused)
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -EMSGSIZE);
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
     stop_server(&sv);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_folded_line_of_a_response_is_one_line,
-        &a_fold_that_would_change_the_meaning_of_a_response_is_refused,
-        &equal_content_lengths_of_a_response_are_one_length,
-        &different_content_lengths_of_a_response_are_refused,
-        &the_length_of_a_response_to_head_is_the_merged_one,
-        &a_folded_head_over_the_limit_is_refused,
-    };
-    unset_proxies();
-    return run_suite("fetch_head", tests, COUNT_OF(tests));
 }

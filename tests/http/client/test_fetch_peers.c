@@ -1,5 +1,6 @@
 /* The HTTP client with other servers: nginx, and Python's http.server. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 #include <ftw.h>
@@ -190,7 +191,7 @@ static void assert_big(weft_fetcher *fetcher, const char *url)
 }
 
 /* nginx closes a connection after the fourth response (keepalive_requests). */
-START_TEST(files_of_nginx_are_fetched_over_reused_connections)
+TEST(files_of_nginx_are_fetched_over_reused_connections)
 {
     peer_site s;
     if (!start_nginx(&s))
@@ -208,9 +209,8 @@ START_TEST(files_of_nginx_are_fetched_over_reused_connections)
     weft_fetcher_free(fetcher);
     stop_site(&s);
 }
-END_TEST
 
-START_TEST(compressed_and_chunked_responses_of_nginx_are_read)
+TEST(compressed_and_chunked_responses_of_nginx_are_read)
 {
     peer_site s;
     if (!start_nginx(&s))
@@ -237,9 +237,8 @@ START_TEST(compressed_and_chunked_responses_of_nginx_are_read)
     weft_fetcher_free(plain);
     stop_site(&s);
 }
-END_TEST
 
-START_TEST(redirects_passwords_and_ranges_work_with_nginx)
+TEST(redirects_passwords_and_ranges_work_with_nginx)
 {
     peer_site s;
     if (!start_nginx(&s))
@@ -270,9 +269,8 @@ START_TEST(redirects_passwords_and_ranges_work_with_nginx)
     weft_fetch_close(f);
     stop_site(&s);
 }
-END_TEST
 
-START_TEST(uploads_to_nginx_succeed_or_get_413)
+TEST(uploads_to_nginx_succeed_or_get_413)
 {
     static unsigned char data[BIG_BYTES];
     peer_site s;
@@ -296,10 +294,9 @@ START_TEST(uploads_to_nginx_succeed_or_get_413)
     weft_fetch_close(f);
     stop_site(&s);
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
-START_TEST(nginx_is_reached_over_tls)
+TEST(nginx_is_reached_over_tls)
 {
     peer_site s;
     if (!start_nginx(&s))
@@ -320,11 +317,10 @@ START_TEST(nginx_is_reached_over_tls)
     weft_tls_free(tls);
     stop_site(&s);
 }
-END_TEST
 #endif
 
 /* The server uses HTTP/1.0 and closes the connection after each response. */
-START_TEST(files_of_python_are_fetched)
+TEST(files_of_python_are_fetched)
 {
     peer_site s;
     if (!start_python(&s))
@@ -342,21 +338,4 @@ START_TEST(files_of_python_are_fetched)
     ck_assert_int_eq(weft_fetch_length(f), BIG_BYTES);
     weft_fetch_close(f);
     stop_site(&s);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &files_of_nginx_are_fetched_over_reused_connections,
-        &compressed_and_chunked_responses_of_nginx_are_read,
-        &redirects_passwords_and_ranges_work_with_nginx,
-        &uploads_to_nginx_succeed_or_get_413,
-#ifdef WEFT_HAS_TLS
-        &nginx_is_reached_over_tls,
-#endif
-        &files_of_python_are_fetched,
-    };
-    unset_proxies();
-    return run_suite("fetch_peers", tests, COUNT_OF(tests));
 }

@@ -2,6 +2,7 @@
 #include "http/fetch_support.h"
 
 #include "http/client/fetch.h"
+#include "support/suite.h"
 
 static const script_step hello[] = {{.reply = OK("by proxy", "8")}};
 
@@ -12,7 +13,7 @@ static void set_proxy(const char *name, const script_server *proxy, const char *
     setenv(name, value, 1);
 }
 
-START_TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
+TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
 {
     script_server proxy;
     start_server(&proxy, hello, 1);
@@ -29,9 +30,8 @@ START_TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
     weft_fetcher_free(fetcher);
     stop_server(&proxy);
 }
-END_TEST
 
-START_TEST(proxy_variables_work_as_in_other_clients)
+TEST(proxy_variables_work_as_in_other_clients)
 {
     static const struct {
         const char *name, *url;
@@ -59,9 +59,8 @@ START_TEST(proxy_variables_work_as_in_other_clients)
         weft_url_close(&url);
     }
 }
-END_TEST
 
-START_TEST(an_invalid_proxy_is_an_error)
+TEST(an_invalid_proxy_is_an_error)
 {
     weft_fetch *f;
     setenv("http_proxy", "socks5://127.0.0.1:1080", 1);
@@ -77,9 +76,8 @@ START_TEST(an_invalid_proxy_is_an_error)
     ck_assert(!p.is_used);
     weft_url_close(&url);
 }
-END_TEST
 
-START_TEST(no_proxy_lists_hosts_to_reach_directly)
+TEST(no_proxy_lists_hosts_to_reach_directly)
 {
     static const struct {
         const char *list, *url;
@@ -131,9 +129,8 @@ START_TEST(no_proxy_lists_hosts_to_reach_directly)
         weft_url_close(&url);
     }
 }
-END_TEST
 
-START_TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
+TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
 {
     script_server proxy, sv;
     static const script_step direct[] = {{.reply = OK("direct", "6")}};
@@ -155,9 +152,8 @@ START_TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
     stop_server(&proxy);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
+TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
 {
     script_server one, two;
     start_server(&one, hello, 1);
@@ -177,9 +173,8 @@ START_TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
     stop_server(&one);
     stop_server(&two);
 }
-END_TEST
 
-START_TEST(a_refused_or_malformed_tunnel_is_an_error)
+TEST(a_refused_or_malformed_tunnel_is_an_error)
 {
     static const struct {
         const char *reply;
@@ -207,20 +202,4 @@ START_TEST(a_refused_or_malformed_tunnel_is_an_error)
         ck_assert_uint_eq(proxy.open_conns, 0);
         stop_server(&proxy);
     }
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_plain_request_is_sent_to_the_proxy_with_the_whole_url,
-        &proxy_variables_work_as_in_other_clients,
-        &an_invalid_proxy_is_an_error,
-        &no_proxy_lists_hosts_to_reach_directly,
-        &a_fetcher_can_ignore_the_proxies_of_the_environment,
-        &connections_are_not_shared_between_proxies_or_users_of_a_proxy,
-        &a_refused_or_malformed_tunnel_is_an_error,
-    };
-    unset_proxies();
-    return run_suite("fetch_proxy", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,11 @@
 /* Redirects of the HTTP client: methods, locations, limits, and secrets of the first origin. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 #define REDIRECT(status, location) \
     "HTTP/1.1 " status " Go\r\nLocation: " location "\r\nContent-Length: 4\r\n\r\ngone"
 
-START_TEST(a_redirect_is_followed_according_to_its_status)
+TEST(a_redirect_is_followed_according_to_its_status)
 {
     static const struct {
         const char *method, *status, *then;
@@ -55,9 +56,8 @@ START_TEST(a_redirect_is_followed_according_to_its_status)
         stop_server(&sv);
     }
 }
-END_TEST
 
-START_TEST(a_location_is_resolved_and_keeps_the_fragment)
+TEST(a_location_is_resolved_and_keeps_the_fragment)
 {
     static const struct {
         const char *url, *location, *then;
@@ -86,9 +86,8 @@ START_TEST(a_location_is_resolved_and_keeps_the_fragment)
         stop_server(&sv);
     }
 }
-END_TEST
 
-START_TEST(a_redirect_that_cannot_be_followed_is_the_response)
+TEST(a_redirect_that_cannot_be_followed_is_the_response)
 {
     static const char *const replies[] = {
         "HTTP/1.1 302 Go\r\nContent-Length: 4\r\n\r\ngone",
@@ -112,9 +111,8 @@ START_TEST(a_redirect_that_cannot_be_followed_is_the_response)
         stop_server(&sv);
     }
 }
-END_TEST
 
-START_TEST(too_many_redirects_are_eloop)
+TEST(too_many_redirects_are_eloop)
 {
     static const script_step steps[] = {{.reply = REDIRECT("302", "/again")}};
     script_server sv;
@@ -137,13 +135,12 @@ START_TEST(too_many_redirects_are_eloop)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 /* Fields that another origin must not receive, except X-Other. */
 static const weft_fetch_field origin_fields[] = {
     {"Authorization", "Bearer x"}, {"Cookie", "a=b"}, {"Host", "mine.test"}, {"X-Other", "y"}};
 
-START_TEST(another_origin_does_not_receive_the_secrets_of_the_first)
+TEST(another_origin_does_not_receive_the_secrets_of_the_first)
 {
     char reply[256];
     script_step from[] = {{.reply = reply}};
@@ -170,9 +167,8 @@ START_TEST(another_origin_does_not_receive_the_secrets_of_the_first)
     stop_server(&one);
     stop_server(&two);
 }
-END_TEST
 
-START_TEST(the_user_of_a_url_is_sent_to_its_origin_only)
+TEST(the_user_of_a_url_is_sent_to_its_origin_only)
 {
     char reply[256], url[128];
     script_step from[] = {{.reply = REDIRECT("302", "/b")}, {.reply = reply}};
@@ -190,19 +186,4 @@ START_TEST(the_user_of_a_url_is_sent_to_its_origin_only)
     ck_assert_server_not_received(&two, "uthorization");
     stop_server(&one);
     stop_server(&two);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_redirect_is_followed_according_to_its_status,
-        &a_location_is_resolved_and_keeps_the_fragment,
-        &a_redirect_that_cannot_be_followed_is_the_response,
-        &too_many_redirects_are_eloop,
-        &another_origin_does_not_receive_the_secrets_of_the_first,
-        &the_user_of_a_url_is_sent_to_its_origin_only,
-    };
-    unset_proxies();
-    return run_suite("fetch_redirect", tests, COUNT_OF(tests));
 }

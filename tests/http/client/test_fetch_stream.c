@@ -1,5 +1,6 @@
 /* Streamed bodies of the HTTP client: requests written in parts, early responses, and gzip. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 #ifdef WEFT_HAS_GZIP
 #include <zlib.h>
@@ -15,7 +16,7 @@ static weft_fetch *open_put(weft_fetcher *fetcher, const char *url, int64_t leng
     return f;
 }
 
-START_TEST(a_body_of_known_length_is_written_in_parts)
+TEST(a_body_of_known_length_is_written_in_parts)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -38,9 +39,8 @@ START_TEST(a_body_of_known_length_is_written_in_parts)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_get_with_an_empty_body_has_no_content_length)
+TEST(a_get_with_an_empty_body_has_no_content_length)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -58,9 +58,8 @@ START_TEST(a_get_with_an_empty_body_has_no_content_length)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_body_of_unknown_length_is_chunked)
+TEST(a_body_of_unknown_length_is_chunked)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -80,9 +79,8 @@ START_TEST(a_body_of_unknown_length_is_chunked)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(closing_an_incomplete_request_closes_the_connection)
+TEST(closing_an_incomplete_request_closes_the_connection)
 {
     script_server sv;
     start_server(&sv, hello, 1);
@@ -95,7 +93,6 @@ START_TEST(closing_an_incomplete_request_closes_the_connection)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 /* Store a chunked body, then send it back. */
 static unsigned char stored[3000000];
@@ -125,7 +122,7 @@ static bool store_and_return(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_large_body_is_echoed_unchanged)
+TEST(a_large_body_is_echoed_unchanged)
 {
     static const script_step steps[] = {{.handle = store_and_return}};
     static unsigned char data[100000];
@@ -152,9 +149,8 @@ START_TEST(a_large_body_is_echoed_unchanged)
     weft_fetch_close(f);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_large_body_in_memory_is_sent_completely)
+TEST(a_large_body_in_memory_is_sent_completely)
 {
     static const script_step steps[] = {{.reply = OK("hello", "5")}};
     static char body[50000];
@@ -168,12 +164,11 @@ START_TEST(a_large_body_in_memory_is_sent_completely)
     ck_assert_uint_eq(strspn(at, "b"), sizeof body);
     stop_server(&sv);
 }
-END_TEST
 
 #define TOO_LARGE "HTTP/1.1 413 Too large\r\nContent-Length: 3\r\n\r\nno!"
 
 /* The server replies after the head and never reads the body, with and without a close. */
-START_TEST(an_early_response_stops_the_writes_of_the_body)
+TEST(an_early_response_stops_the_writes_of_the_body)
 {
     for (int closes = 0; closes <= 1; closes++) {
         const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true, .closes = closes}};
@@ -195,9 +190,8 @@ START_TEST(an_early_response_stops_the_writes_of_the_body)
         stop_server(&sv);
     }
 }
-END_TEST
 
-START_TEST(an_early_response_to_a_body_in_memory_is_returned)
+TEST(an_early_response_to_a_body_in_memory_is_returned)
 {
     static const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true}};
     const size_t bytes = (size_t)32 << 20; /* more than the kernel buffers */
@@ -214,7 +208,6 @@ START_TEST(an_early_response_to_a_body_in_memory_is_returned)
     free(body);
     stop_server(&sv);
 }
-END_TEST
 
 static weft_value post_large_body(void *arg)
 {
@@ -230,7 +223,7 @@ static weft_value post_large_body(void *arg)
 }
 
 /* The server does not read, and replies when the client is blocked in its write. */
-START_TEST(a_blocked_write_ends_when_the_response_arrives)
+TEST(a_blocked_write_ends_when_the_response_arrives)
 {
     static const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true, .is_held = true}};
     script_server sv;
@@ -242,7 +235,6 @@ START_TEST(a_blocked_write_ends_when_the_response_arrives)
     ck_assert_int_eq(weft_await(client), 413);
     stop_server(&sv);
 }
-END_TEST
 
 static bool send_continue_and_read_body(script_server *sv, weft_stream *s)
 {
@@ -253,7 +245,7 @@ static bool send_continue_and_read_body(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
+TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
 {
     static const script_step yes[] = {{.handle = send_continue_and_read_body}};
     static const script_step no[] = {{.reply = TOO_LARGE, .is_early = true}};
@@ -282,9 +274,8 @@ START_TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_101_instead_of_100_continue_is_ebadmsg)
+TEST(a_101_instead_of_100_continue_is_ebadmsg)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}};
@@ -300,9 +291,8 @@ START_TEST(a_101_instead_of_100_continue_is_ebadmsg)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_cancelled_wait_can_be_repeated)
+TEST(a_cancelled_wait_can_be_repeated)
 {
     static const script_step steps[] = {{.reply = OK("late", "4"), .is_held = true}};
     script_server sv;
@@ -320,9 +310,8 @@ START_TEST(a_cancelled_wait_can_be_repeated)
     ck_assert_uint_eq(sv.requests, 1);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_cancelled_write_fails_the_fetch)
+TEST(a_cancelled_write_fails_the_fetch)
 {
     static const script_step steps[] = {{.is_early = true}};
     static const char data[100000];
@@ -342,10 +331,9 @@ START_TEST(a_cancelled_write_fails_the_fetch)
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
-END_TEST
 
 /* The client follows a redirect of a streamed request only if the body is not needed again. */
-START_TEST(a_streamed_request_is_redirected_only_without_its_body)
+TEST(a_streamed_request_is_redirected_only_without_its_body)
 {
     static const script_step see[] = {
         {.reply = "HTTP/1.1 303 See\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"},
@@ -371,7 +359,6 @@ START_TEST(a_streamed_request_is_redirected_only_without_its_body)
     ck_assert_uint_eq(sv.requests, 1);
     stop_server(&sv);
 }
-END_TEST
 
 #ifdef WEFT_HAS_GZIP
 static char *zipped;
@@ -415,7 +402,7 @@ static bool send_gzip(script_server *sv, weft_stream *s)
 
 static const script_step gzip_steps[] = {{.handle = send_gzip}};
 
-START_TEST(a_compressed_body_is_decompressed)
+TEST(a_compressed_body_is_decompressed)
 {
     script_server sv;
     start_server(&sv, gzip_steps, 1);
@@ -461,9 +448,8 @@ START_TEST(a_compressed_body_is_decompressed)
     free(zipped);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(decompression_stops_at_the_limit)
+TEST(decompression_stops_at_the_limit)
 {
     script_server sv;
     start_server(&sv, gzip_steps, 1);
@@ -488,9 +474,8 @@ START_TEST(decompression_stops_at_the_limit)
     free(zipped);
     stop_server(&sv);
 }
-END_TEST
 
-START_TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
+TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
 {
     script_server sv;
     start_server(&sv, gzip_steps, 1);
@@ -514,32 +499,4 @@ START_TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
     free(zipped);
     stop_server(&sv);
 }
-END_TEST
 #endif
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_body_of_known_length_is_written_in_parts,
-        &a_get_with_an_empty_body_has_no_content_length,
-        &a_body_of_unknown_length_is_chunked,
-        &closing_an_incomplete_request_closes_the_connection,
-        &a_large_body_is_echoed_unchanged,
-        &a_large_body_in_memory_is_sent_completely,
-        &an_early_response_stops_the_writes_of_the_body,
-        &an_early_response_to_a_body_in_memory_is_returned,
-        &a_blocked_write_ends_when_the_response_arrives,
-        &a_request_with_expect_100_continue_waits_before_it_sends_the_body,
-        &a_101_instead_of_100_continue_is_ebadmsg,
-        &a_cancelled_wait_can_be_repeated,
-        &a_cancelled_write_fails_the_fetch,
-        &a_streamed_request_is_redirected_only_without_its_body,
-#ifdef WEFT_HAS_GZIP
-        &a_compressed_body_is_decompressed,
-        &decompression_stops_at_the_limit,
-        &a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged,
-#endif
-    };
-    unset_proxies();
-    return run_suite("fetch_stream", tests, COUNT_OF(tests));
-}

@@ -1,5 +1,6 @@
 /* The HTTP client over TLS: directly, through a proxy, and with untrusted servers. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 static const script_step hello[] = {{.reply = OK("secret", "6")}};
@@ -28,7 +29,7 @@ static void tls_fetch_close(tls_fetch *s)
     free_tls_pair(&s->tls);
 }
 
-START_TEST(a_tls_connection_is_reused)
+TEST(a_tls_connection_is_reused)
 {
     tls_fetch s;
     tls_fetch_open(&s, hello, 1);
@@ -40,9 +41,8 @@ START_TEST(a_tls_connection_is_reused)
     ck_assert_server_received(&s.server, host);
     tls_fetch_close(&s);
 }
-END_TEST
 
-START_TEST(a_server_with_an_invalid_certificate_gets_no_request)
+TEST(a_server_with_an_invalid_certificate_gets_no_request)
 {
     tls_fetch s;
     tls_fetch_open(&s, hello, 1);
@@ -63,9 +63,8 @@ START_TEST(a_server_with_an_invalid_certificate_gets_no_request)
     ck_assert_uint_eq(s.server.requests, 0);
     tls_fetch_close(&s);
 }
-END_TEST
 
-START_TEST(an_idle_tls_connection_that_was_closed_is_not_used)
+TEST(an_idle_tls_connection_that_was_closed_is_not_used)
 {
     static const script_step steps[] = {{.reply = OK("bye", "3"), .closes = true},
                                         {.reply = OK("new", "3")}};
@@ -78,7 +77,6 @@ START_TEST(an_idle_tls_connection_that_was_closed_is_not_used)
     ck_assert_uint_eq(s.server.conns, 2);
     tls_fetch_close(&s);
 }
-END_TEST
 
 /*
  * Send an unrequested second reply in a separate TLS record. The record arrives with the last
@@ -99,7 +97,7 @@ static bool send_extra_reply(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request)
+TEST(an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request)
 {
     static const script_step steps[] = {{.handle = send_extra_reply}, {.reply = OK("secret", "6")}};
     tls_fetch s;
@@ -113,9 +111,8 @@ START_TEST(an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request
     ck_assert_uint_eq(s.server.conns, 2);
     tls_fetch_close(&s);
 }
-END_TEST
 
-START_TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
+TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
 {
     static const script_step steps[] = {
         {.reply = OK("thanks", "6")},
@@ -135,9 +132,8 @@ START_TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
     free(body);
     tls_fetch_close(&s);
 }
-END_TEST
 
-START_TEST(a_redirect_from_https_to_http_is_the_response)
+TEST(a_redirect_from_https_to_http_is_the_response)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"}};
@@ -149,7 +145,6 @@ START_TEST(a_redirect_from_https_to_http_is_the_response)
     weft_fetch_close(f);
     tls_fetch_close(&s);
 }
-END_TEST
 
 /* A proxy that connects every tunnel to tunnel_port on this machine */
 
@@ -182,7 +177,7 @@ static bool tunnel(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(an_https_request_uses_a_tunnel_through_the_proxy)
+TEST(an_https_request_uses_a_tunnel_through_the_proxy)
 {
     static const script_step steps[] = {{.handle = tunnel}};
     tls_fetch s;
@@ -208,7 +203,6 @@ START_TEST(an_https_request_uses_a_tunnel_through_the_proxy)
     stop_server(&proxy);
     tls_fetch_close(&s);
 }
-END_TEST
 
 static weft_value fetch_with_thread_fetcher(void *arg)
 {
@@ -217,7 +211,7 @@ static weft_value fetch_with_thread_fetcher(void *arg)
 }
 
 /* The thread's own fetcher trusts the server because of SSL_CERT_FILE. */
-START_TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
+TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
 {
     tls_fetch s;
     tls_fetch_open(&s, hello, 1);
@@ -237,9 +231,8 @@ START_TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
     unlink(path);
     tls_fetch_close(&s);
 }
-END_TEST
 
-START_TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
+TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
 {
     tls_fetch s;
     tls_fetch_open(&s, hello, 1);
@@ -253,26 +246,4 @@ START_TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
     ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "secret");
     ck_assert_uint_eq(s.server.conns, 1);
     tls_fetch_close(&s);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_tls_connection_is_reused,
-        &a_server_with_an_invalid_certificate_gets_no_request,
-        &an_idle_tls_connection_that_was_closed_is_not_used,
-        &an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request,
-        &a_large_body_is_sent_over_tls_until_an_early_response_arrives,
-        &a_redirect_from_https_to_http_is_the_response,
-        &an_https_request_uses_a_tunnel_through_the_proxy,
-        &the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread,
-        &the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent,
-    };
-#ifndef WEFT_HAS_TLS
-    puts("skipped: built without TLS");
-    return 77;
-#endif
-    unset_proxies();
-    return run_suite("fetch_tls", tests, COUNT_OF(tests));
 }

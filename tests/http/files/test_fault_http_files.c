@@ -4,6 +4,7 @@
  */
 #include "http/router/route.h"
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
@@ -37,11 +38,10 @@ static bool add_and_find_routes(void)
     return is_done;
 }
 
-START_TEST(a_route_is_added_or_refused)
+TEST(a_route_is_added_or_refused)
 {
     fail_each_call(add_and_find_routes);
 }
-END_TEST
 
 /* The served folder, created without faults */
 
@@ -145,17 +145,7 @@ static bool request_files(void)
     return is_done;
 }
 
-START_TEST(a_file_is_sent_correctly_or_with_an_error)
+TEST(a_file_is_sent_correctly_or_with_an_error)
 {
     fail_some_calls(request_files, 2);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_route_is_added_or_refused,
-        &a_file_is_sent_correctly_or_with_an_error,
-    };
-    return run_suite("fault_http_files", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,8 @@
 /* Files over HTTP: headers, indexes, listings, links, hidden files, and changes of the root. */
 #include "http/http_files_support.h"
+#include "support/suite.h"
 
-START_TEST(a_file_is_served_with_its_headers)
+TEST(a_file_is_served_with_its_headers)
 {
     files_open(NULL);
     ck_assert_get("/a.txt", 200, "0123456789");
@@ -18,9 +19,8 @@ START_TEST(a_file_is_served_with_its_headers)
     assert_received("\r\nContent-Type: application/octet-stream\r\n");
     files_close();
 }
-END_TEST
 
-START_TEST(copies_of_a_file_have_the_same_etag)
+TEST(copies_of_a_file_have_the_same_etag)
 {
     char etag[256];
     files_open(NULL);
@@ -37,9 +37,8 @@ START_TEST(copies_of_a_file_have_the_same_etag)
     ck_assert_str_ne(response_header("ETag"), etag);
     files_close();
 }
-END_TEST
 
-START_TEST(head_has_the_headers_of_get)
+TEST(head_has_the_headers_of_get)
 {
     static const char *const targets[] = {"/a.txt", "/", "/empty.bin", "/sub", "/none"};
     static char got[4096];
@@ -57,9 +56,8 @@ START_TEST(head_has_the_headers_of_get)
     }
     files_close();
 }
-END_TEST
 
-START_TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
+TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
 {
     files_open(NULL);
     ck_assert_get("/", 200, "<h1>Home</h1>");
@@ -76,9 +74,8 @@ START_TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
     ck_assert_get_status("/a.txt/", 404);
     files_close();
 }
-END_TEST
 
-START_TEST(a_redirect_never_leads_to_another_host)
+TEST(a_redirect_never_leads_to_another_host)
 {
     static const char *const targets[] = {"//sub",      "///sub",       "/.//sub",
                                           "/x/..//sub", "http://a/sub", "http://a//sub"};
@@ -89,9 +86,8 @@ START_TEST(a_redirect_never_leads_to_another_host)
     }
     files_close();
 }
-END_TEST
 
-START_TEST(no_path_leads_outside_the_folder)
+TEST(no_path_leads_outside_the_folder)
 {
     static const char *const targets[] = {
         "/../secret.txt",
@@ -130,9 +126,8 @@ START_TEST(no_path_leads_outside_the_folder)
     ck_assert_get_status("/up", 404);
     files_close();
 }
-END_TEST
 
-START_TEST(links_within_the_folder_are_followed)
+TEST(links_within_the_folder_are_followed)
 {
     files_open(NULL);
     ck_assert_get("/inside", 200, "0123456789");
@@ -140,9 +135,8 @@ START_TEST(links_within_the_folder_are_followed)
     ck_assert_get("/link-folder/index.html", 200, "<h1>Sub</h1>");
     files_close();
 }
-END_TEST
 
-START_TEST(links_to_the_outside_are_followed_if_enabled)
+TEST(links_to_the_outside_are_followed_if_enabled)
 {
     files_open(&(weft_http_files_options){.has_outside_links = true});
     ck_assert_get("/outside", 200, "secret");
@@ -152,9 +146,8 @@ START_TEST(links_to_the_outside_are_followed_if_enabled)
     ck_assert_get_status("/%2e%2e/x", 400);
     files_close();
 }
-END_TEST
 
-START_TEST(only_regular_files_are_served)
+TEST(only_regular_files_are_served)
 {
     files_open(NULL);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -166,9 +159,8 @@ START_TEST(only_regular_files_are_served)
     close(fd);
     files_close();
 }
-END_TEST
 
-START_TEST(names_with_a_dot_are_hidden_except_well_known)
+TEST(names_with_a_dot_are_hidden_except_well_known)
 {
     files_open(NULL);
     ck_assert_get_status("/.hidden", 404);
@@ -181,9 +173,8 @@ START_TEST(names_with_a_dot_are_hidden_except_well_known)
     ck_assert_get("/.well-known/.b", 200, "hidden");
     files_close();
 }
-END_TEST
 
-START_TEST(other_methods_are_405)
+TEST(other_methods_are_405)
 {
     static const char *const methods[] = {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
     files_open(NULL);
@@ -195,9 +186,8 @@ START_TEST(other_methods_are_405)
     ck_assert_get("/a.txt", 200, "0123456789");
     files_close();
 }
-END_TEST
 
-START_TEST(malformed_chunks_are_400_although_the_body_is_not_used)
+TEST(malformed_chunks_are_400_although_the_body_is_not_used)
 {
     static const char *const methods[] = {"GET", "POST"};
     files_open(NULL);
@@ -209,9 +199,8 @@ START_TEST(malformed_chunks_are_400_although_the_body_is_not_used)
     }
     files_close();
 }
-END_TEST
 
-START_TEST(names_with_special_characters_and_long_names_are_found)
+TEST(names_with_special_characters_and_long_names_are_found)
 {
     char name[300] = "root/", target[300] = "/";
     files_open(NULL);
@@ -224,9 +213,8 @@ START_TEST(names_with_special_characters_and_long_names_are_found)
     ck_assert_get_status(target, 404);
     files_close();
 }
-END_TEST
 
-START_TEST(a_very_deep_path_is_not_found)
+TEST(a_very_deep_path_is_not_found)
 {
     static char target[6001];
     files_open(NULL);
@@ -235,9 +223,8 @@ START_TEST(a_very_deep_path_is_not_found)
     ck_assert_get_status(target, 404);
     files_close();
 }
-END_TEST
 
-START_TEST(an_unreadable_file_is_403)
+TEST(an_unreadable_file_is_403)
 {
     files_open(NULL);
     ck_assert_int_eq(chmod(tree_path("root/a.txt"), 0), 0);
@@ -245,9 +232,8 @@ START_TEST(an_unreadable_file_is_403)
         ck_assert_get_status("/a.txt", 403);
     files_close();
 }
-END_TEST
 
-START_TEST(a_changed_file_is_served_immediately)
+TEST(a_changed_file_is_served_immediately)
 {
     static const char *const texts[] = {"one", "two", "three and more", "", "five"};
     files_open(NULL);
@@ -267,7 +253,6 @@ START_TEST(a_changed_file_is_served_immediately)
     ck_assert_get_status("/new.txt", 404);
     files_close();
 }
-END_TEST
 
 /* Create two releases of a site. current is a link to the first. */
 static void open_releases(void)
@@ -299,7 +284,7 @@ static void await_page(const char *old, const char *expected)
     ck_assert_str_eq(body_of(client.received), expected);
 }
 
-START_TEST(a_root_follows_its_replaced_link)
+TEST(a_root_follows_its_replaced_link)
 {
     open_releases();
     switch_link("2");
@@ -308,9 +293,8 @@ START_TEST(a_root_follows_its_replaced_link)
     await_page("two", "one");
     files_close();
 }
-END_TEST
 
-START_TEST(a_replaced_root_is_detected)
+TEST(a_replaced_root_is_detected)
 {
     static const char *const not_found = "404 Not Found\n";
     create_tree();
@@ -333,9 +317,8 @@ START_TEST(a_replaced_root_is_detected)
     await_page(not_found, "three");
     files_close();
 }
-END_TEST
 
-START_TEST(reopen_switches_to_the_new_root)
+TEST(reopen_switches_to_the_new_root)
 {
     open_releases();
     switch_link("2");
@@ -350,11 +333,10 @@ START_TEST(reopen_switches_to_the_new_root)
     ck_assert_get("/", 200, "two");
     files_close();
 }
-END_TEST
 
 #define LARGE_BYTES ((size_t)4 << 20)
 
-START_TEST(a_request_in_progress_continues_with_the_old_root)
+TEST(a_request_in_progress_continues_with_the_old_root)
 {
     static char large[LARGE_BYTES];
     size_t received = 0;
@@ -377,9 +359,8 @@ START_TEST(a_request_in_progress_continues_with_the_old_root)
     ck_assert_get("/", 200, "two");
     files_close();
 }
-END_TEST
 
-START_TEST(invalid_roots_and_options_fail_with_a_message)
+TEST(invalid_roots_and_options_fail_with_a_message)
 {
     create_tree();
     ck_assert_ptr_null(weft_http_files_new(tree_path("none"), NULL));
@@ -397,9 +378,8 @@ START_TEST(invalid_roots_and_options_fail_with_a_message)
     ck_assert_any_error(-EINVAL);
     remove_tree();
 }
-END_TEST
 
-START_TEST(options_set_the_index_and_cache_control)
+TEST(options_set_the_index_and_cache_control)
 {
     files_open(&(weft_http_files_options){.index = "a.txt", .cache_control = "max-age=60"});
     ck_assert_get("/", 200, "0123456789");
@@ -407,9 +387,8 @@ START_TEST(options_set_the_index_and_cache_control)
     ck_assert_get_status("/sub/", 404);
     files_close();
 }
-END_TEST
 
-START_TEST(a_folder_is_listed_if_enabled)
+TEST(a_folder_is_listed_if_enabled)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     ck_assert_get_status("/list/", 200);
@@ -429,9 +408,8 @@ START_TEST(a_folder_is_listed_if_enabled)
     ck_assert_get_status("/list/none/", 404);
     files_close();
 }
-END_TEST
 
-START_TEST(a_listing_contains_only_accessible_entries)
+TEST(a_listing_contains_only_accessible_entries)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     create_file("root/list/back\\slash", "");
@@ -461,7 +439,6 @@ START_TEST(a_listing_contains_only_accessible_entries)
     chmod(tree_path("root/list/unreachable"), 0755);
     files_close();
 }
-END_TEST
 
 #define NAMES 10500
 
@@ -515,7 +492,7 @@ static size_t count_links(const char *page)
     return links;
 }
 
-START_TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
+TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
 {
     const weft_http_options o = {.gzip_level = 9};
     files_open(&(weft_http_files_options){.has_listing = true});
@@ -538,9 +515,8 @@ START_TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
     }
     files_close();
 }
-END_TEST
 
-START_TEST(with_a_route_the_path_is_the_value_of_its_parameter)
+TEST(with_a_route_the_path_is_the_value_of_its_parameter)
 {
     files_open(NULL);
     weft_http_router *routes = weft_http_router_new();
@@ -566,7 +542,6 @@ START_TEST(with_a_route_the_path_is_the_value_of_its_parameter)
     weft_http_router_free(routes);
     files_close();
 }
-END_TEST
 
 static int serve_files_or_app(weft_http_request *r, void *ctx)
 {
@@ -574,7 +549,7 @@ static int serve_files_or_app(weft_http_request *r, void *ctx)
     return rc == -ENOENT ? weft_http_reply_text(r, 200, "app") : rc;
 }
 
-START_TEST(a_handler_can_reply_when_there_is_no_file)
+TEST(a_handler_can_reply_when_there_is_no_file)
 {
     files_open(NULL);
     client_exchange(&client, serve_files_or_app, files, NULL,
@@ -582,9 +557,8 @@ START_TEST(a_handler_can_reply_when_there_is_no_file)
     ck_assert_str_eq(body_of(client.received), "app");
     files_close();
 }
-END_TEST
 
-START_TEST(no_descriptor_stays_open)
+TEST(no_descriptor_stays_open)
 {
     warm_up();
     size_t before = count_descriptors();
@@ -596,7 +570,6 @@ START_TEST(no_descriptor_stays_open)
     files_close();
     ck_assert_uint_eq(count_descriptors(), before);
 }
-END_TEST
 
 /* Several threads */
 
@@ -622,7 +595,7 @@ static weft_value request_repeatedly(void *arg)
 }
 
 /* One file changes all the time. Each response contains exactly one version. */
-START_TEST(threads_that_share_a_folder_get_consistent_files)
+TEST(threads_that_share_a_folder_get_consistent_files)
 {
     weft_cord cords[CORDS];
     char name[32], text[32] = "a";
@@ -645,10 +618,9 @@ START_TEST(threads_that_share_a_folder_get_consistent_files)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
     files_close();
 }
-END_TEST
 
 /* The worker that lists the folder continues after the cancellation. Its memory must stay valid. */
-START_TEST(a_cancelled_lookup_is_harmless)
+TEST(a_cancelled_lookup_is_harmless)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     for (int i = 0; i < 300; i++) {
@@ -666,43 +638,4 @@ START_TEST(a_cancelled_lookup_is_harmless)
         weft_await(client.fiber);
     }
     files_close();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_file_is_served_with_its_headers,
-    &copies_of_a_file_have_the_same_etag,
-    &head_has_the_headers_of_get,
-    &a_folder_serves_its_index_and_redirects_to_a_final_slash,
-    &a_redirect_never_leads_to_another_host,
-    &no_path_leads_outside_the_folder,
-    &links_within_the_folder_are_followed,
-    &links_to_the_outside_are_followed_if_enabled,
-    &only_regular_files_are_served,
-    &names_with_a_dot_are_hidden_except_well_known,
-    &other_methods_are_405,
-    &malformed_chunks_are_400_although_the_body_is_not_used,
-    &names_with_special_characters_and_long_names_are_found,
-    &a_very_deep_path_is_not_found,
-    &an_unreadable_file_is_403,
-    &a_changed_file_is_served_immediately,
-    &a_root_follows_its_replaced_link,
-    &a_replaced_root_is_detected,
-    &reopen_switches_to_the_new_root,
-    &a_request_in_progress_continues_with_the_old_root,
-    &invalid_roots_and_options_fail_with_a_message,
-    &options_set_the_index_and_cache_control,
-    &a_folder_is_listed_if_enabled,
-    &a_listing_contains_only_accessible_entries,
-    &a_long_listing_yields_to_other_fibers_and_is_truncated,
-    &with_a_route_the_path_is_the_value_of_its_parameter,
-    &a_handler_can_reply_when_there_is_no_file,
-    &no_descriptor_stays_open,
-    &threads_that_share_a_folder_get_consistent_files,
-    &a_cancelled_lookup_is_harmless,
-};
-
-int main(void)
-{
-    return run_suite("http_files", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* Files over HTTP, requested by curl. */
 #include "http/http_files_support.h"
+#include "support/suite.h"
 
 static test_server s;
 static char site_url[64];
@@ -39,7 +40,7 @@ static const char *curl(const char *target, const char *const options[4])
 #define CURL(target, ...) curl(target, (const char *const[4]){__VA_ARGS__})
 #define CODE "-w", "%{http_code}"
 
-START_TEST(curl_gets_files_folders_and_redirects)
+TEST(curl_gets_files_folders_and_redirects)
 {
     start_site();
     ck_assert_str_eq(CURL("/a.txt", NULL), "0123456789");
@@ -51,9 +52,8 @@ START_TEST(curl_gets_files_folders_and_redirects)
     ck_assert_str_eq(CURL("/a.txt", "-dx", "-o/dev/null", CODE), "405");
     stop_site();
 }
-END_TEST
 
-START_TEST(curl_gets_ranges_and_resumes)
+TEST(curl_gets_ranges_and_resumes)
 {
     start_site();
     ck_assert_str_eq(CURL("/a.txt", "-r", "2-4"), "234");
@@ -65,9 +65,8 @@ START_TEST(curl_gets_ranges_and_resumes)
     ck_assert_str_eq(CURL("/a.txt", "-r", "10-", "-o/dev/null", "-w%{http_code}"), "416");
     stop_site();
 }
-END_TEST
 
-START_TEST(curl_gets_304_for_unchanged_files)
+TEST(curl_gets_304_for_unchanged_files)
 {
     start_site();
     ck_assert_str_eq(CURL("/a.txt", "-zSun, 06 Nov 1994 08:49:37 GMT", CODE), "304");
@@ -81,9 +80,8 @@ START_TEST(curl_gets_304_for_unchanged_files)
     ck_assert_str_eq(curl("/a.txt", (const char *const *)save), "304");
     stop_site();
 }
-END_TEST
 
-START_TEST(curl_decompresses_compressed_files)
+TEST(curl_decompresses_compressed_files)
 {
     start_site();
     size_t bytes = 300000;
@@ -100,17 +98,4 @@ START_TEST(curl_decompresses_compressed_files)
 #endif
     free(text);
     stop_site();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &curl_gets_files_folders_and_redirects,
-    &curl_gets_ranges_and_resumes,
-    &curl_gets_304_for_unchanged_files,
-    &curl_decompresses_compressed_files,
-};
-
-int main(void)
-{
-    return run_suite("http_files_curl", tests, COUNT_OF(tests));
 }

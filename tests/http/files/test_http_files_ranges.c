@@ -3,6 +3,7 @@
  * they are sent.
  */
 #include "http/http_files_support.h"
+#include "support/suite.h"
 
 #define TEXT "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -20,7 +21,7 @@ static const char *get_range(const char *range)
     return request_with("GET", "/t.txt", headers);
 }
 
-START_TEST(one_range_is_206_with_that_range)
+TEST(one_range_is_206_with_that_range)
 {
     static const struct {
         const char *range, *body, *content_range;
@@ -40,9 +41,8 @@ START_TEST(one_range_is_206_with_that_range)
     }
     files_close();
 }
-END_TEST
 
-START_TEST(an_invalid_range_is_ignored)
+TEST(an_invalid_range_is_ignored)
 {
     static const char *const ranges[] = {"bytes=9-1", "bytes=a-b", "lines=0-1",
                                          "bytes",     "bytes=-",   "bytes=0-0,0-0,0-0,0-0"};
@@ -54,9 +54,8 @@ START_TEST(an_invalid_range_is_ignored)
     }
     files_close();
 }
-END_TEST
 
-START_TEST(a_range_after_the_end_is_416_with_the_length)
+TEST(a_range_after_the_end_is_416_with_the_length)
 {
     open_with_text();
     ck_assert_int_eq(status_of(get_range("bytes=36-")), 416);
@@ -66,7 +65,6 @@ START_TEST(a_range_after_the_end_is_416_with_the_length)
     ck_assert_int_eq(status_of(request_with("GET", "/empty.bin", "Range: bytes=0-\r\n")), 200);
     files_close();
 }
-END_TEST
 
 /* Assert the next part of a multipart body. Return the position after it. */
 static const char *expect_part(const char *body, const char *boundary, const char *range,
@@ -82,7 +80,7 @@ static const char *expect_part(const char *body, const char *boundary, const cha
     return body + strlen(expected);
 }
 
-START_TEST(several_ranges_are_a_multipart_body)
+TEST(several_ranges_are_a_multipart_body)
 {
     static const char type[] = "multipart/byteranges; boundary=";
     open_with_text();
@@ -102,18 +100,16 @@ START_TEST(several_ranges_are_a_multipart_body)
     ck_assert_str_eq(body, end);
     files_close();
 }
-END_TEST
 
-START_TEST(ranges_apply_to_get_only)
+TEST(ranges_apply_to_get_only)
 {
     open_with_text();
     ck_assert_int_eq(status_of(request_with("HEAD", "/t.txt", "Range: bytes=0-1\r\n")), 200);
     assert_received("\r\nContent-Length: 36\r\n");
     files_close();
 }
-END_TEST
 
-START_TEST(a_range_of_a_file_beyond_4_gib_is_sent)
+TEST(a_range_of_a_file_beyond_4_gib_is_sent)
 {
     files_open(NULL);
     const off_t end = ((off_t)5 << 30) + 3;
@@ -129,7 +125,6 @@ START_TEST(a_range_of_a_file_beyond_4_gib_is_sent)
     assert_received("\r\nContent-Length: 5368709123\r\n");
     files_close();
 }
-END_TEST
 
 static int request_if(const char *name, const char *value, const char *more)
 {
@@ -141,7 +136,7 @@ static int request_if(const char *name, const char *value, const char *more)
 #define MODIFIED "Sun, 06 Nov 1994 08:49:37 GMT"
 #define BEFORE_MODIFIED "Sun, 06 Nov 1994 08:49:36 GMT"
 
-START_TEST(a_client_with_the_current_file_gets_304)
+TEST(a_client_with_the_current_file_gets_304)
 {
     char etag[256], value[600];
     open_with_text();
@@ -166,9 +161,8 @@ START_TEST(a_client_with_the_current_file_gets_304)
         request_if("If-Modified-Since", MODIFIED, "If-Modified-Since: " MODIFIED "\r\n"), 200);
     files_close();
 }
-END_TEST
 
-START_TEST(if_match_and_if_unmodified_since_fail_with_412)
+TEST(if_match_and_if_unmodified_since_fail_with_412)
 {
     char etag[256];
     open_with_text();
@@ -181,9 +175,8 @@ START_TEST(if_match_and_if_unmodified_since_fail_with_412)
     ck_assert_int_eq(request_if("If-Unmodified-Since", BEFORE_MODIFIED, ""), 412);
     files_close();
 }
-END_TEST
 
-START_TEST(if_range_sends_a_range_only_of_the_unchanged_file)
+TEST(if_range_sends_a_range_only_of_the_unchanged_file)
 {
     char etag[256], weak[300];
     open_with_text();
@@ -199,11 +192,10 @@ START_TEST(if_range_sends_a_range_only_of_the_unchanged_file)
     ck_assert_int_eq(request_if("If-Range", BEFORE_MODIFIED, range), 200);
     files_close();
 }
-END_TEST
 
 #define ACCEPT_GZIP "Accept-Encoding: br, gzip\r\n"
 
-START_TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
+TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
 {
     char plain[256];
     open_with_text();
@@ -225,9 +217,8 @@ START_TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
     ck_assert_str_eq(body_of(client.received), "ck");
     files_close();
 }
-END_TEST
 
-START_TEST(an_older_or_invalid_compressed_sibling_is_ignored)
+TEST(an_older_or_invalid_compressed_sibling_is_ignored)
 {
     open_with_text();
     create_file("root/t.txt.gz", "packed");
@@ -242,7 +233,6 @@ START_TEST(an_older_or_invalid_compressed_sibling_is_ignored)
     ck_assert_str_eq(body_of(client.received), "<h1>Home</h1>");
     files_close();
 }
-END_TEST
 
 /* Files that change while they are sent */
 
@@ -279,7 +269,7 @@ static void request_big_file(void)
     assert_received("\r\nContent-Length: 8388608\r\n");
 }
 
-START_TEST(a_big_file_arrives_completely)
+TEST(a_big_file_arrives_completely)
 {
     create_big_file();
     request_big_file();
@@ -287,9 +277,8 @@ START_TEST(a_big_file_arrives_completely)
     ck_assert_int_eq(client_close(&client), 0);
     files_close();
 }
-END_TEST
 
-START_TEST(a_file_that_shrinks_while_it_is_sent_ends_the_connection)
+TEST(a_file_that_shrinks_while_it_is_sent_ends_the_connection)
 {
     create_big_file();
     request_big_file();
@@ -298,9 +287,8 @@ START_TEST(a_file_that_shrinks_while_it_is_sent_ends_the_connection)
     client_close(&client);
     files_close();
 }
-END_TEST
 
-START_TEST(a_file_that_grows_while_it_is_sent_is_cut_at_the_announced_length)
+TEST(a_file_that_grows_while_it_is_sent_is_cut_at_the_announced_length)
 {
     create_big_file();
     request_big_file();
@@ -309,9 +297,8 @@ START_TEST(a_file_that_grows_while_it_is_sent_is_cut_at_the_announced_length)
     client_close(&client);
     files_close();
 }
-END_TEST
 
-START_TEST(a_file_that_is_deleted_while_it_is_sent_arrives_completely)
+TEST(a_file_that_is_deleted_while_it_is_sent_arrives_completely)
 {
     create_big_file();
     request_big_file();
@@ -320,7 +307,6 @@ START_TEST(a_file_that_is_deleted_while_it_is_sent_arrives_completely)
     client_close(&client);
     files_close();
 }
-END_TEST
 
 /* weft_http_reply_file does not close the descriptor. */
 static int reply_open_file(weft_http_request *r, void *fd)
@@ -328,7 +314,7 @@ static int reply_open_file(weft_http_request *r, void *fd)
     return weft_http_reply_file(r, *(int *)fd, "x.svg", NULL);
 }
 
-START_TEST(weft_http_reply_file_sends_an_open_file)
+TEST(weft_http_reply_file_sends_an_open_file)
 {
     open_with_text();
     int fd = open(tree_path("root/t.txt"), O_RDONLY | O_CLOEXEC),
@@ -345,29 +331,4 @@ START_TEST(weft_http_reply_file_sends_an_open_file)
     ck_assert_int_eq(close(fd), 0);
     close(folder);
     files_close();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &one_range_is_206_with_that_range,
-    &an_invalid_range_is_ignored,
-    &a_range_after_the_end_is_416_with_the_length,
-    &several_ranges_are_a_multipart_body,
-    &ranges_apply_to_get_only,
-    &a_range_of_a_file_beyond_4_gib_is_sent,
-    &a_client_with_the_current_file_gets_304,
-    &if_match_and_if_unmodified_since_fail_with_412,
-    &if_range_sends_a_range_only_of_the_unchanged_file,
-    &a_compressed_sibling_is_sent_to_clients_that_accept_gzip,
-    &an_older_or_invalid_compressed_sibling_is_ignored,
-    &a_big_file_arrives_completely,
-    &a_file_that_shrinks_while_it_is_sent_ends_the_connection,
-    &a_file_that_grows_while_it_is_sent_is_cut_at_the_announced_length,
-    &a_file_that_is_deleted_while_it_is_sent_arrives_completely,
-    &weft_http_reply_file_sends_an_open_file,
-};
-
-int main(void)
-{
-    return run_suite("http_files_ranges", tests, COUNT_OF(tests));
 }

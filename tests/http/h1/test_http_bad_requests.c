@@ -4,6 +4,7 @@
  * Each request is sent at once, in two parts, and byte by byte.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n"
@@ -364,31 +365,27 @@ static void assert_refused(const probe *probes, size_t count)
     assert_nothing_pending();
 }
 
-START_TEST(malformed_request_lines_are_refused)
+TEST(malformed_request_lines_are_refused)
 {
     assert_refused(bad_lines, COUNT_OF(bad_lines));
 }
-END_TEST
 
-START_TEST(malformed_headers_are_refused)
+TEST(malformed_headers_are_refused)
 {
     assert_refused(bad_fields, COUNT_OF(bad_fields));
 }
-END_TEST
 
-START_TEST(ambiguous_lengths_are_refused)
+TEST(ambiguous_lengths_are_refused)
 {
     assert_refused(bad_framings, COUNT_OF(bad_framings));
 }
-END_TEST
 
-START_TEST(malformed_chunks_are_refused)
+TEST(malformed_chunks_are_refused)
 {
     assert_refused(bad_chunks, COUNT_OF(bad_chunks));
 }
-END_TEST
 
-START_TEST(malformed_chunks_are_refused_even_if_the_handler_does_not_read_them)
+TEST(malformed_chunks_are_refused_even_if_the_handler_does_not_read_them)
 {
     for (size_t i = 0; i < COUNT_OF(bad_chunks); i++)
         if (bad_chunks[i].status == 400) {
@@ -396,7 +393,6 @@ START_TEST(malformed_chunks_are_refused_even_if_the_handler_does_not_read_them)
         }
     assert_nothing_pending();
 }
-END_TEST
 
 /* Assert that the probe and the next request succeed on one connection. */
 static void accept_probe(const probe *p, bool is_by_bytes)
@@ -413,26 +409,11 @@ static void accept_probe(const probe *p, bool is_by_bytes)
     ck_assert_int_eq(client_close(&client), 0);
 }
 
-START_TEST(unusual_but_valid_requests_get_a_reply)
+TEST(unusual_but_valid_requests_get_a_reply)
 {
     for (size_t i = 0; i < COUNT_OF(valid); i++) {
         accept_probe(&valid[i], false);
         accept_probe(&valid[i], true);
     }
     assert_nothing_pending();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &malformed_request_lines_are_refused,
-    &malformed_headers_are_refused,
-    &ambiguous_lengths_are_refused,
-    &malformed_chunks_are_refused,
-    &malformed_chunks_are_refused_even_if_the_handler_does_not_read_them,
-    &unusual_but_valid_requests_get_a_reply,
-};
-
-int main(void)
-{
-    return run_suite("http_bad_requests", tests, COUNT_OF(tests));
 }

@@ -11,7 +11,7 @@
 #include "http/h1/message.h"
 #include "http/h1/message_feed.h"
 #include "http/text/field.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 typedef struct row {
     const char *data;
@@ -60,7 +60,7 @@ static void check_row(feed_kind kind, const weft__message_limits *limits, const 
 #define TARGET(target) "GET " target " HTTP/1.1\r\n" HOST "\r\n"
 #define HOSTED(host) LINE "Host: " host "\r\n\r\n"
 
-START_TEST(valid_requests_are_accepted)
+TEST(valid_requests_are_accepted)
 {
     static const row rows[] = {
         ROW(WITH(""), "GET / 1.1"),
@@ -84,9 +84,8 @@ START_TEST(valid_requests_are_accepted)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(a_line_must_end_with_crlf)
+TEST(a_line_must_end_with_crlf)
 {
     static const row rows[] = {
         ROW("GET / HTTP/1.1\nHost: a\r\n\r\n", "!400"),
@@ -125,9 +124,8 @@ START_TEST(a_line_must_end_with_crlf)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(a_field_is_a_name_a_colon_and_a_value)
+TEST(a_field_is_a_name_a_colon_and_a_value)
 {
     static const row rows[] = {
         ROW(WITH("A : b\r\n"), "!400"),
@@ -175,9 +173,8 @@ START_TEST(a_field_is_a_name_a_colon_and_a_value)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(the_request_line_has_one_space_on_each_side_of_the_target)
+TEST(the_request_line_has_one_space_on_each_side_of_the_target)
 {
     static const row rows[] = {
         ROW("GET  / HTTP/1.1\r\n" HOST "\r\n", "!400"),
@@ -200,11 +197,10 @@ START_TEST(the_request_line_has_one_space_on_each_side_of_the_target)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
 #define METHOD_32 "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
 
-START_TEST(any_token_is_a_method)
+TEST(any_token_is_a_method)
 {
     static const row rows[] = {
         ROW("get / HTTP/1.1\r\n" HOST "\r\n", "get / 1.1"),
@@ -230,9 +226,8 @@ START_TEST(any_token_is_a_method)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(a_method_unknown_to_llhttp_does_not_change_the_framing)
+TEST(a_method_unknown_to_llhttp_does_not_change_the_framing)
 {
     static const row rows[] = {
         ROW("FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc" WITH(""),
@@ -254,9 +249,8 @@ START_TEST(a_method_unknown_to_llhttp_does_not_change_the_framing)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(an_invalid_method_is_refused)
+TEST(an_invalid_method_is_refused)
 {
     static const row rows[] = {
         ROW(METHOD_32 "6 / HTTP/1.1\r\n" HOST "\r\n", "!501"),
@@ -279,9 +273,8 @@ START_TEST(an_invalid_method_is_refused)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(versions_beyond_1_x_are_not_supported)
+TEST(versions_beyond_1_x_are_not_supported)
 {
     static const row rows[] = {
         ROW("GET / HTTP/1.2\r\n" HOST "\r\n", "GET / 1.1"),
@@ -327,9 +320,8 @@ START_TEST(versions_beyond_1_x_are_not_supported)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(targets_have_the_form_that_their_method_requires)
+TEST(targets_have_the_form_that_their_method_requires)
 {
     static const row rows[] = {
         ROW(TARGET("//a//b"), "GET //a//b 1.1"),
@@ -387,9 +379,8 @@ START_TEST(targets_have_the_form_that_their_method_requires)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(characters_that_are_invalid_in_a_uri_are_refused)
+TEST(characters_that_are_invalid_in_a_uri_are_refused)
 {
     static const row rows[] = {
         ROW(TARGET("/#"), "!400"),    ROW(TARGET("/a#b"), "!400"),
@@ -406,9 +397,8 @@ START_TEST(characters_that_are_invalid_in_a_uri_are_refused)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(an_http_1_1_request_has_exactly_one_host)
+TEST(an_http_1_1_request_has_exactly_one_host)
 {
     static const row rows[] = {
         ROW(HOSTED("example.org"), "GET / 1.1"),
@@ -465,9 +455,8 @@ START_TEST(an_http_1_1_request_has_exactly_one_host)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(a_content_length_is_one_decimal_number)
+TEST(a_content_length_is_one_decimal_number)
 {
     static const row rows[] = {
         ROW(POST("Content-Length: 5\r\n", "hello"), "POST / 1.1 length=5 {hello}"),
@@ -521,9 +510,8 @@ START_TEST(a_content_length_is_one_decimal_number)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(the_only_transfer_encoding_is_chunked)
+TEST(the_only_transfer_encoding_is_chunked)
 {
     static const row rows[] = {
         ROW(CHUNKS("5\r\nhello\r\n0\r\n\r\n"), "POST / 1.1 chunked {hello}"),
@@ -577,9 +565,8 @@ START_TEST(the_only_transfer_encoding_is_chunked)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(valid_chunks_are_accepted)
+TEST(valid_chunks_are_accepted)
 {
     static const row rows[] = {
         ROW(CHUNKS("1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"), "POST / 1.1 chunked {abc}"),
@@ -597,9 +584,8 @@ START_TEST(valid_chunks_are_accepted)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(malformed_chunks_are_refused)
+TEST(malformed_chunks_are_refused)
 {
     static const row rows[] = {
         ROW(CHUNKS(""), "POST / 1.1 chunked more"),
@@ -668,9 +654,8 @@ START_TEST(malformed_chunks_are_refused)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(trailers_must_not_affect_the_framing)
+TEST(trailers_must_not_affect_the_framing)
 {
     static const row rows[] = {
         ROW(CHUNKS("0\r\nA: b\r\nC:d \t\r\nE:\r\n\r\n"), "POST / 1.1 chunked A=b C=d E="),
@@ -701,9 +686,8 @@ START_TEST(trailers_must_not_affect_the_framing)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them)
+TEST(connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them)
 {
     static const row rows[] = {
         ROW(WITH("Connection: close\r\n"), "GET / 1.1 close"),
@@ -726,9 +710,8 @@ START_TEST(connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(an_upgrade_requires_upgrade_and_connection)
+TEST(an_upgrade_requires_upgrade_and_connection)
 {
     static const row rows[] = {
         ROW(WITH("Connection: upgrade\r\nUpgrade: x\r\n") "abc", "GET / 1.1 upgrade +3"),
@@ -750,9 +733,8 @@ START_TEST(an_upgrade_requires_upgrade_and_connection)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
-START_TEST(only_100_continue_can_be_expected)
+TEST(only_100_continue_can_be_expected)
 {
     static const row rows[] = {
         ROW(POST("Content-Length: 1\r\nExpect: 100-continue\r\n", "a"),
@@ -773,11 +755,10 @@ START_TEST(only_100_continue_can_be_expected)
     };
     CHECK_ROWS(FEED_REQUEST, rows);
 }
-END_TEST
 
 #define OK "HTTP/1.1 200 OK\r\n"
 
-START_TEST(a_response_ends_according_to_its_framing)
+TEST(a_response_ends_according_to_its_framing)
 {
     static const row rows[] = {
         ROW(OK "Content-Length: 2\r\n\r\nab", "200 1.1 length=2 {ab}"),
@@ -815,9 +796,8 @@ START_TEST(a_response_ends_according_to_its_framing)
     };
     CHECK_ROWS(FEED_RESPONSE, rows);
 }
-END_TEST
 
-START_TEST(an_ambiguous_response_is_refused)
+TEST(an_ambiguous_response_is_refused)
 {
     static const row rows[] = {
         ROW(OK "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "!0"),
@@ -866,9 +846,8 @@ START_TEST(an_ambiguous_response_is_refused)
     };
     CHECK_ROWS(FEED_RESPONSE, rows);
 }
-END_TEST
 
-START_TEST(responses_to_head_and_connect_have_no_body)
+TEST(responses_to_head_and_connect_have_no_body)
 {
     static const row to_head[] = {
         ROW(OK "Content-Length: 5\r\n\r\n", "200 1.1"),
@@ -886,9 +865,8 @@ START_TEST(responses_to_head_and_connect_have_no_body)
     CHECK_ROWS(FEED_RESPONSE_TO_HEAD, to_head);
     CHECK_ROWS(FEED_RESPONSE_TO_CONNECT, to_connect);
 }
-END_TEST
 
-START_TEST(limits_do_not_depend_on_the_split)
+TEST(limits_do_not_depend_on_the_split)
 {
     /* A line of 20 bytes, a head of 60 bytes, and 3 fields. */
     static const weft__message_limits small_limits = {20, 60, 3};
@@ -924,7 +902,6 @@ START_TEST(limits_do_not_depend_on_the_split)
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         check_row(FEED_REQUEST, &small_limits, &rows[i]);
 }
-END_TEST
 
 /* Return a message with chunks that have an extension of that length, and with trailers. */
 static char *new_chunked_message(size_t chunks, size_t extension, size_t trailers, size_t *bytes)
@@ -954,7 +931,7 @@ static bool are_chunks_accepted(size_t chunks, size_t extension, size_t trailers
     return !is_refused;
 }
 
-START_TEST(extensions_and_trailers_together_are_limited_to_the_size_of_a_head)
+TEST(extensions_and_trailers_together_are_limited_to_the_size_of_a_head)
 {
     static const size_t steps[] = {SIZE_MAX, 7, 1};
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
@@ -967,9 +944,8 @@ START_TEST(extensions_and_trailers_together_are_limited_to_the_size_of_a_head)
         ck_assert(!are_chunks_accepted(1, 110, 4, steps[i]));
     }
 }
-END_TEST
 
-START_TEST(fields_are_found_by_name_and_values_are_trimmed)
+TEST(fields_are_found_by_name_and_values_are_trimmed)
 {
     static const char data[] = LINE "Host: a\r\nX:  one two \t\r\nY:\r\nx:\tthree\r\nLong-Name: "
                                     "v\r\n\r\n";
@@ -994,9 +970,8 @@ START_TEST(fields_are_found_by_name_and_values_are_trimmed)
     ck_assert_ptr_null(weft__message_field(&m, head, "Lon", &index));
     weft__message_close(&m);
 }
-END_TEST
 
-START_TEST(a_hundred_fields_are_stored_in_order)
+TEST(a_hundred_fields_are_stored_in_order)
 {
     char data[4096];
     size_t bytes = (size_t)sprintf(data, LINE HOST);
@@ -1020,9 +995,8 @@ START_TEST(a_hundred_fields_are_stored_in_order)
     weft__message_close(&m);
     ck_assert_ptr_null(m.fields);
 }
-END_TEST
 
-START_TEST(tokens_are_found_in_lists)
+TEST(tokens_are_found_in_lists)
 {
     static const struct {
         const char *list, *token;
@@ -1048,40 +1022,4 @@ START_TEST(tokens_are_found_in_lists)
                           cases[i].is_in,
                       "%s in %s", cases[i].token, cases[i].list);
     ck_assert(!weft__field_has_token("close, x", 4, "close"));
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &valid_requests_are_accepted,
-    &a_line_must_end_with_crlf,
-    &a_field_is_a_name_a_colon_and_a_value,
-    &the_request_line_has_one_space_on_each_side_of_the_target,
-    &any_token_is_a_method,
-    &a_method_unknown_to_llhttp_does_not_change_the_framing,
-    &an_invalid_method_is_refused,
-    &versions_beyond_1_x_are_not_supported,
-    &targets_have_the_form_that_their_method_requires,
-    &characters_that_are_invalid_in_a_uri_are_refused,
-    &an_http_1_1_request_has_exactly_one_host,
-    &a_content_length_is_one_decimal_number,
-    &the_only_transfer_encoding_is_chunked,
-    &valid_chunks_are_accepted,
-    &malformed_chunks_are_refused,
-    &trailers_must_not_affect_the_framing,
-    &connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them,
-    &an_upgrade_requires_upgrade_and_connection,
-    &only_100_continue_can_be_expected,
-    &a_response_ends_according_to_its_framing,
-    &an_ambiguous_response_is_refused,
-    &responses_to_head_and_connect_have_no_body,
-    &limits_do_not_depend_on_the_split,
-    &extensions_and_trailers_together_are_limited_to_the_size_of_a_head,
-    &fields_are_found_by_name_and_values_are_trimmed,
-    &a_hundred_fields_are_stored_in_order,
-    &tokens_are_found_in_lists,
-};
-
-int main(void)
-{
-    return run_suite("http_message", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,7 @@
 /* Compressed replies: the compressor, which replies are compressed, and their headers. */
 #include "http/http_files_support.h"
 #include "http/reply/gzip.h"
+#include "support/suite.h"
 
 static const weft_http_options compressing = {.gzip_level = 6};
 
@@ -52,7 +53,7 @@ static int sink_write(void *ctx, const void *data, size_t bytes)
     return weft_snooze(); /* a sink may suspend */
 }
 
-START_TEST(input_in_pieces_of_any_size_is_one_gzip_stream)
+TEST(input_in_pieces_of_any_size_is_one_gzip_stream)
 {
     static const size_t sizes[] = {1, 7, 1000, 70000, 3 << 20};
     size_t bytes = 1 << 20;
@@ -73,10 +74,9 @@ START_TEST(input_in_pieces_of_any_size_is_one_gzip_stream)
     }
     free(text);
 }
-END_TEST
 
 /* All flushed data can be decompressed without the rest. */
-START_TEST(flushed_data_can_be_decompressed)
+TEST(flushed_data_can_be_decompressed)
 {
     sink p = {0};
     weft__gzip *gz = weft__gzip_new(1);
@@ -92,9 +92,8 @@ START_TEST(flushed_data_can_be_decompressed)
     weft__gzip_free(gz);
     free(p.data);
 }
-END_TEST
 
-START_TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
+TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
 {
     size_t bytes = 256 << 10;
     char *text = malloc(bytes);
@@ -117,7 +116,6 @@ START_TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
     }
     free(text);
 }
-END_TEST
 
 static weft_value compress_on_a_cord(void *arg)
 {
@@ -133,20 +131,19 @@ static weft_value compress_on_a_cord(void *arg)
 }
 
 /* ASan checks that the thread frees them. */
-START_TEST(a_thread_caches_some_compressors_until_it_ends)
+TEST(a_thread_caches_some_compressors_until_it_ends)
 {
     for (int i = 0; i < 3; i++) {
         weft_cord cord = weft_cord_start(compress_on_a_cord, NULL, NULL);
         ck_assert_int_eq(weft_cord_join(cord), 1);
     }
 }
-END_TEST
 
 /* Which replies are compressed */
 
 #define SUITABLE .status = 200, .length = 1000, .type = "text/html", .accept = "gzip"
 
-START_TEST(suitable_replies_are_compressed_for_clients_that_accept_gzip)
+TEST(suitable_replies_are_compressed_for_clients_that_accept_gzip)
 {
     static const struct {
         weft__gzip_candidate c;
@@ -174,7 +171,6 @@ START_TEST(suitable_replies_are_compressed_for_clients_that_accept_gzip)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(weft__gzip_choose(&cases[i].c) == cases[i].expected, "case %zu", i);
 }
-END_TEST
 
 /* Files of a server that compresses */
 
@@ -188,7 +184,7 @@ static void open_with_long_file(size_t bytes)
     free(text);
 }
 
-START_TEST(a_file_is_compressed_when_it_is_sent)
+TEST(a_file_is_compressed_when_it_is_sent)
 {
     open_with_long_file(5000);
     char *text = new_text(5000);
@@ -207,7 +203,6 @@ START_TEST(a_file_is_compressed_when_it_is_sent)
     free(text);
     files_close();
 }
-END_TEST
 
 static int serve_with_vary(weft_http_request *r, void *ctx)
 {
@@ -215,7 +210,7 @@ static int serve_with_vary(weft_http_request *r, void *ctx)
     return weft_http_serve_files(r, ctx);
 }
 
-START_TEST(a_vary_header_of_the_handler_is_sent_too)
+TEST(a_vary_header_of_the_handler_is_sent_too)
 {
     open_with_long_file(5000);
     client_exchange(&client, serve_with_vary, files, &compressing, GET_LONG "\r\n");
@@ -223,9 +218,8 @@ START_TEST(a_vary_header_of_the_handler_is_sent_too)
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Accept-Encoding\r\n"), 1);
     files_close();
 }
-END_TEST
 
-START_TEST(a_matching_etag_of_the_compressed_file_is_304)
+TEST(a_matching_etag_of_the_compressed_file_is_304)
 {
     char text[600];
     open_with_long_file(5000);
@@ -242,9 +236,8 @@ START_TEST(a_matching_etag_of_the_compressed_file_is_304)
     ck_assert_str_eq(response_header("Vary"), "Accept-Encoding");
     files_close();
 }
-END_TEST
 
-START_TEST(a_range_is_not_compressed)
+TEST(a_range_is_not_compressed)
 {
     open_with_long_file(5000);
     client_exchange(&client, weft_http_serve_files, files, &compressing,
@@ -253,22 +246,4 @@ START_TEST(a_range_is_not_compressed)
     ck_assert_ptr_null(response_header("Content-Encoding"));
     ck_assert_uint_eq(strlen(body_of(client.received)), 1000);
     files_close();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &input_in_pieces_of_any_size_is_one_gzip_stream,
-    &flushed_data_can_be_decompressed,
-    &a_failed_sink_ends_the_stream_and_the_next_stream_is_correct,
-    &a_thread_caches_some_compressors_until_it_ends,
-    &suitable_replies_are_compressed_for_clients_that_accept_gzip,
-    &a_file_is_compressed_when_it_is_sent,
-    &a_vary_header_of_the_handler_is_sent_too,
-    &a_matching_etag_of_the_compressed_file_is_304,
-    &a_range_is_not_compressed,
-};
-
-int main(void)
-{
-    return run_suite("http_gzip", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * or ends.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
@@ -125,7 +126,7 @@ static void expect_no_body(weft_http_handler *handler, const char *request)
     ck_assert_int_eq(client_close(&client), 0);
 }
 
-START_TEST(a_reply_to_head_never_has_a_body)
+TEST(a_reply_to_head_never_has_a_body)
 {
     static weft_http_handler *const handlers[] = {
         reply_whole,
@@ -145,9 +146,8 @@ START_TEST(a_reply_to_head_never_has_a_body)
         expect_no_body(handlers[i], "HEAD / HTTP/1.1\r\n" HOST "\r\n");
     expect_no_body(reply_whole, "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
 }
-END_TEST
 
-START_TEST(a_reply_to_head_has_the_headers_of_get)
+TEST(a_reply_to_head_has_the_headers_of_get)
 {
     const char *response = client_exchange(&client, write_unknown_length, NULL, NULL,
                                            "HEAD / HTTP/1.1\r\n" HOST "\r\n");
@@ -157,9 +157,8 @@ START_TEST(a_reply_to_head_has_the_headers_of_get)
     ck_assert_int_eq(status_of(response), 404);
     ck_assert_str_eq(body_of(response), "");
 }
-END_TEST
 
-START_TEST(a_refused_head_request_gets_no_body)
+TEST(a_refused_head_request_gets_no_body)
 {
     static const char *const bad[] = {
         "HEAD / HTTP/1.1\r\n\r\n",
@@ -172,9 +171,8 @@ START_TEST(a_refused_head_request_gets_no_body)
         ck_assert_str_eq(body_of(response), "");
     }
 }
-END_TEST
 
-START_TEST(statuses_204_and_304_have_no_body_and_no_length)
+TEST(statuses_204_and_304_have_no_body_and_no_length)
 {
     static weft_http_handler *const handlers[] = {reply_204, reply_304, return_without_reply};
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
@@ -185,9 +183,8 @@ START_TEST(statuses_204_and_304_have_no_body_and_no_length)
         ck_assert_str_eq(body_of(response), "");
     }
 }
-END_TEST
 
-START_TEST(a_handler_that_fails_before_any_byte_is_sent_gets_an_error_status)
+TEST(a_handler_that_fails_before_any_byte_is_sent_gets_an_error_status)
 {
     static weft_http_handler *const handlers[] = {fail_at_once, fail_after_unsent_write};
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
@@ -201,7 +198,6 @@ START_TEST(a_handler_that_fails_before_any_byte_is_sent_gets_an_error_status)
         ck_assert_int_eq(client_close(&client), 0);
     }
 }
-END_TEST
 
 static int fail_after_flush(weft_http_request *r, void *ctx)
 {
@@ -226,7 +222,7 @@ static int write_too_little_without_end(weft_http_request *r, void *ctx)
     return (int)weft_http_write(r, "hell", 4) > 0 ? 0 : -EIO;
 }
 
-START_TEST(an_incomplete_reply_does_not_look_complete)
+TEST(an_incomplete_reply_does_not_look_complete)
 {
     subject s = {.handler = fail_after_flush};
     client_open(&client, dispatch, &s, NULL);
@@ -249,7 +245,6 @@ START_TEST(an_incomplete_reply_does_not_look_complete)
     }
     assert_nothing_pending();
 }
-END_TEST
 
 static int write_too_much(weft_http_request *r, void *ctx)
 {
@@ -263,7 +258,7 @@ static int write_too_much(weft_http_request *r, void *ctx)
     return 0;
 }
 
-START_TEST(no_more_than_the_announced_length_is_sent)
+TEST(no_more_than_the_announced_length_is_sent)
 {
     subject s = {.handler = write_too_much};
     client_open(&client, dispatch, &s, NULL);
@@ -273,7 +268,6 @@ START_TEST(no_more_than_the_announced_length_is_sent)
     ck_assert_ptr_nonnull(strstr(client.received, "\r\n\r\nhelloHTTP/1.1 200 OK"));
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 static int set_headers(weft_http_request *r, void *ctx)
 {
@@ -306,7 +300,7 @@ static int set_headers(weft_http_request *r, void *ctx)
     return 0;
 }
 
-START_TEST(line_breaks_cannot_inject_headers_into_a_reply)
+TEST(line_breaks_cannot_inject_headers_into_a_reply)
 {
     const char *response = client_exchange(&client, set_headers, NULL, NULL, GET);
     ck_assert_ptr_null(strstr(response, "Evil"));
@@ -314,7 +308,6 @@ START_TEST(line_breaks_cannot_inject_headers_into_a_reply)
     ck_assert_ptr_null(strstr(response, "Twice: 1"));
     ck_assert_str_eq(body_of(response), "good");
 }
-END_TEST
 
 static int reply_with_types(weft_http_request *r, void *ctx)
 {
@@ -322,7 +315,7 @@ static int reply_with_types(weft_http_request *r, void *ctx)
     return weft_http_reply(r, 200, ctx, "", 0);
 }
 
-START_TEST(a_reply_has_one_type)
+TEST(a_reply_has_one_type)
 {
     client_exchange(&client, reply_with_types, (void *)(uintptr_t) "text/html", NULL, GET);
     ck_assert_uint_eq(count_in(client.received, "Content-Type: "), 1);
@@ -331,7 +324,6 @@ START_TEST(a_reply_has_one_type)
     ck_assert_uint_eq(count_in(client.received, "Content-Type: "), 1);
     ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Type: text/css\r\n"));
 }
-END_TEST
 
 static int reply_and_close(weft_http_request *r, void *ctx)
 {
@@ -340,7 +332,7 @@ static int reply_and_close(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "last");
 }
 
-START_TEST(a_handler_can_end_the_connection)
+TEST(a_handler_can_end_the_connection)
 {
     client_open(&client, reply_and_close, NULL, NULL);
     client_send(&client, GET GET);
@@ -349,7 +341,6 @@ START_TEST(a_handler_can_end_the_connection)
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
     client_close(&client);
 }
-END_TEST
 
 static int echo_trailer(weft_http_request *r, void *ctx)
 {
@@ -363,14 +354,13 @@ static int echo_trailer(weft_http_request *r, void *ctx)
     return (int)weft_http_write(r, body, 5);
 }
 
-START_TEST(trailers_are_read_and_sent)
+TEST(trailers_are_read_and_sent)
 {
     client_exchange(&client, echo_trailer, NULL, NULL,
                     "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
                     "5\r\nhello\r\n0\r\nX-Sum:  abc \r\n\r\n");
     ck_assert_str_eq(body_of(client.received), "5\r\nhello\r\n0\r\nX-Sum: abc\r\n\r\n");
 }
-END_TEST
 
 #ifdef WEFT_HAS_GZIP
 static int reply_long_text(weft_http_request *r, void *ctx)
@@ -379,7 +369,7 @@ static int reply_long_text(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "%05000d", 0);
 }
 
-START_TEST(replies_are_compressed_for_clients_that_accept_gzip)
+TEST(replies_are_compressed_for_clients_that_accept_gzip)
 {
     const weft_http_options o = {.gzip_level = 6};
     client_exchange(&client, reply_long_text, NULL, &o, GET);
@@ -390,10 +380,9 @@ START_TEST(replies_are_compressed_for_clients_that_accept_gzip)
     ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Encoding: gzip\r\n"));
     ck_assert_uint_lt(client.received_bytes, 1000);
 }
-END_TEST
 #endif
 
-START_TEST(a_refusal_ignores_the_headers_of_the_refused_request)
+TEST(a_refusal_ignores_the_headers_of_the_refused_request)
 {
     const weft_http_options o = {.gzip_level = 6};
     static const char *const bad[] = {
@@ -405,28 +394,4 @@ START_TEST(a_refusal_ignores_the_headers_of_the_refused_request)
         client_exchange(&client, reply_whole, NULL, &o, bad[i]);
         ck_assert_int_eq(status_of(client.received), 400);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_reply_to_head_never_has_a_body,
-    &a_reply_to_head_has_the_headers_of_get,
-    &a_refused_head_request_gets_no_body,
-    &statuses_204_and_304_have_no_body_and_no_length,
-    &a_handler_that_fails_before_any_byte_is_sent_gets_an_error_status,
-    &an_incomplete_reply_does_not_look_complete,
-    &no_more_than_the_announced_length_is_sent,
-    &line_breaks_cannot_inject_headers_into_a_reply,
-    &a_reply_has_one_type,
-    &a_handler_can_end_the_connection,
-    &trailers_are_read_and_sent,
-#ifdef WEFT_HAS_GZIP
-    &replies_are_compressed_for_clients_that_accept_gzip,
-#endif
-    &a_refusal_ignores_the_headers_of_the_refused_request,
-};
-
-int main(void)
-{
-    return run_suite("http_reply", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * or has the status of a failure, or is visibly truncated. Nothing is leaked.
  */
 #include "http/fault_web.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
@@ -81,18 +82,9 @@ static bool forward_requests(void)
     return is_done;
 }
 
-START_TEST(a_request_that_cannot_be_forwarded_leaks_nothing_and_the_next_succeeds)
+TEST(a_request_that_cannot_be_forwarded_leaks_nothing_and_the_next_succeeds)
 {
     start_canned_server(&canned);
     fail_some_calls(forward_requests, 1);
     stop_canned_server(&canned);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_request_that_cannot_be_forwarded_leaks_nothing_and_the_next_succeeds,
-    };
-    return run_suite("fault_http_proxy", tests, COUNT_OF(tests));
 }

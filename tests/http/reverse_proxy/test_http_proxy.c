@@ -1,9 +1,10 @@
 /* The reverse proxy: forwarded requests and responses, their headers, and failures upstream. */
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/suite.h"
 
 static const script_step hello[] = {{.reply = OK("hello", "5")}};
 
-START_TEST(a_request_and_its_response_are_forwarded)
+TEST(a_request_and_its_response_are_forwarded)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 201 Made\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: up\r\n"
@@ -29,10 +30,9 @@ START_TEST(a_request_and_its_response_are_forwarded)
     ck_assert_server_not_received(&c.upstream, "Accept");
     chain_close(&c);
 }
-END_TEST
 
 /* RFC 9110, 7.6.1. */
-START_TEST(hop_by_hop_fields_are_not_forwarded)
+TEST(hop_by_hop_fields_are_not_forwarded)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 200 OK\r\nConnection: X-Hop, X-HOP-2\r\nConnection: x-hop-3\r\n"
@@ -62,10 +62,9 @@ START_TEST(hop_by_hop_fields_are_not_forwarded)
     ck_assert_received(&client, "X-End: 1\r\n");
     chain_close(&c);
 }
-END_TEST
 
 /* A Connection header that names fields of the proxy does not remove them. */
-START_TEST(a_client_cannot_remove_the_fields_of_the_proxy)
+TEST(a_client_cannot_remove_the_fields_of_the_proxy)
 {
     proxy_chain c;
     test_client client;
@@ -82,9 +81,8 @@ START_TEST(a_client_cannot_remove_the_fields_of_the_proxy)
     ck_assert_server_received(&c.upstream, "Content-Length: 1\r\n\r\nx");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(an_ambiguous_request_never_reaches_the_upstream_server)
+TEST(an_ambiguous_request_never_reaches_the_upstream_server)
 {
     static const char *const requests[] = {
         POST_CLOSE "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -109,9 +107,8 @@ START_TEST(an_ambiguous_request_never_reaches_the_upstream_server)
     ck_assert_uint_eq(c.upstream.conns, 0);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(via_is_added_in_both_directions)
+TEST(via_is_added_in_both_directions)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.0 200 OK\r\nVia: 1.0 inner\r\nContent-Length: 5\r\n\r\nhello"}};
@@ -126,9 +123,8 @@ START_TEST(via_is_added_in_both_directions)
     ck_assert_server_received(&c.upstream, "Via: 1.0 edge\r\n");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(a_forwarding_loop_is_508)
+TEST(a_forwarding_loop_is_508)
 {
     proxy_chain c = {.front_options = {.drain_s = 0}};
     test_client client;
@@ -143,9 +139,8 @@ START_TEST(a_forwarding_loop_is_508)
     ck_assert_int_eq(status_of(client.received), 508);
     chain_close_front(&c);
 }
-END_TEST
 
-START_TEST(forwarding_headers_describe_the_client_to_the_upstream_server)
+TEST(forwarding_headers_describe_the_client_to_the_upstream_server)
 {
     proxy_chain c;
     test_client client;
@@ -163,9 +158,8 @@ START_TEST(forwarding_headers_describe_the_client_to_the_upstream_server)
                               "Forwarded: for=127.0.0.1;proto=http;host=\"example.org\"\r\n");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(forwarding_headers_of_a_trusted_peer_are_extended)
+TEST(forwarding_headers_of_a_trusted_peer_are_extended)
 {
     proxy_chain c;
     test_client client;
@@ -180,9 +174,8 @@ START_TEST(forwarding_headers_of_a_trusted_peer_are_extended)
     ck_assert_server_received(&c.upstream, "Forwarded: for=7.7.7.7, for=127.0.0.1;proto=http");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(forwarding_headers_can_be_disabled)
+TEST(forwarding_headers_can_be_disabled)
 {
     proxy_chain c;
     test_client client;
@@ -192,9 +185,8 @@ START_TEST(forwarding_headers_can_be_disabled)
     ck_assert_server_not_received(&c.upstream, "orwarded");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
+TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
 {
     proxy_chain c;
     test_client client;
@@ -227,9 +219,8 @@ START_TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
     ck_assert_server_received(&c.upstream, "X-Forwarded-Host: example.org\r\n");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(max_forwards_is_decremented_and_zero_is_not_forwarded)
+TEST(max_forwards_is_decremented_and_zero_is_not_forwarded)
 {
     proxy_chain c;
     test_client client;
@@ -253,9 +244,8 @@ START_TEST(max_forwards_is_decremented_and_zero_is_not_forwarded)
     ck_assert_server_received(&c.upstream, "Max-Forwards: 0\r\n");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(a_request_and_a_response_with_500_fields_are_forwarded)
+TEST(a_request_and_a_response_with_500_fields_are_forwarded)
 {
     static char request[40000], reply[40000];
     proxy_chain c;
@@ -284,9 +274,8 @@ START_TEST(a_request_and_a_response_with_500_fields_are_forwarded)
     }
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(responses_without_a_body_keep_their_framing)
+TEST(responses_without_a_body_keep_their_framing)
 {
     static const struct {
         const char *method, *reply;
@@ -324,9 +313,8 @@ START_TEST(responses_without_a_body_keep_their_framing)
         chain_close(&c);
     }
 }
-END_TEST
 
-START_TEST(trailers_of_a_response_reach_the_client)
+TEST(trailers_of_a_response_reach_the_client)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
@@ -342,7 +330,6 @@ START_TEST(trailers_of_a_response_reach_the_client)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 /* Record a chunked body with its framing and its trailers, which read_chunks does not. */
 static bool read_trailers(script_server *sv, weft_stream *s)
@@ -358,7 +345,7 @@ static bool read_trailers(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(trailers_of_a_request_reach_the_upstream_server)
+TEST(trailers_of_a_request_reach_the_upstream_server)
 {
     static const script_step steps[] = {{.handle = read_trailers}};
     proxy_chain c;
@@ -373,9 +360,8 @@ START_TEST(trailers_of_a_request_reach_the_upstream_server)
     ck_assert_server_not_received(&c.upstream, "6.6.6.6");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(bodies_of_every_framing_arrive_whole_and_keep_their_coding)
+TEST(bodies_of_every_framing_arrive_whole_and_keep_their_coding)
 {
     static const struct {
         const char *reply;
@@ -416,9 +402,8 @@ START_TEST(bodies_of_every_framing_arrive_whole_and_keep_their_coding)
         chain_close(&c);
     }
 }
-END_TEST
 
-START_TEST(an_http_1_0_client_gets_a_response_without_chunks)
+TEST(an_http_1_0_client_gets_a_response_without_chunks)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -432,9 +417,8 @@ START_TEST(an_http_1_0_client_gets_a_response_without_chunks)
     ck_assert_not_received(&client, " 103 ");
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(interim_responses_are_forwarded)
+TEST(interim_responses_are_forwarded)
 {
     static const script_step steps[] = {
         {.reply = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: </a>\r\n"
@@ -449,7 +433,6 @@ START_TEST(interim_responses_are_forwarded)
     ck_assert_not_received(&client, "X-Hop");
     chain_close(&c);
 }
-END_TEST
 
 /* Send 100 (Continue), then read the body. */
 static bool read_body_after_continue(script_server *sv, weft_stream *s)
@@ -463,7 +446,7 @@ static bool read_body_after_continue(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(the_upstream_server_decides_about_100_continue)
+TEST(the_upstream_server_decides_about_100_continue)
 {
     static const script_step steps[] = {
         {.handle = read_body_after_continue},
@@ -490,7 +473,6 @@ START_TEST(the_upstream_server_decides_about_100_continue)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 static int failures;
 static char last_message[200];
@@ -503,7 +485,7 @@ static void record_failure(weft_http_request *r, int error, const char *message,
     snprintf(last_message, sizeof last_message, "%s", message);
 }
 
-START_TEST(a_failing_upstream_server_is_502)
+TEST(a_failing_upstream_server_is_502)
 {
     static const struct {
         script_step step;
@@ -541,9 +523,8 @@ START_TEST(a_failing_upstream_server_is_502)
     }
     ck_assert_int_eq(failures, 2 * (int)COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(an_unreachable_upstream_server_is_502)
+TEST(an_unreachable_upstream_server_is_502)
 {
     proxy_chain c = {.front_options = {.drain_s = 0}};
     test_client client;
@@ -560,9 +541,8 @@ START_TEST(an_unreachable_upstream_server_is_502)
     ck_assert_int_eq(status_of(client.received), 502);
     chain_close_front(&c);
 }
-END_TEST
 
-START_TEST(a_late_upstream_server_is_504)
+TEST(a_late_upstream_server_is_504)
 {
     static const script_step held[] = {{.reply = OK("hello", "5"), .is_held = true}};
     proxy_chain c;
@@ -587,9 +567,8 @@ START_TEST(a_late_upstream_server_is_504)
     weft_close(first.fd);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(a_body_over_the_limit_is_413_and_is_not_forwarded)
+TEST(a_body_over_the_limit_is_413_and_is_not_forwarded)
 {
     proxy_chain c;
     test_client client;
@@ -605,9 +584,8 @@ START_TEST(a_body_over_the_limit_is_413_and_is_not_forwarded)
     ck_assert_int_eq(status_of(client.received), 413);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(invalid_options_are_einval)
+TEST(invalid_options_are_einval)
 {
     static const char *const upstreams[] = {NULL,           "",
                                             "127.0.0.1:80", "ftp://a",
@@ -626,9 +604,8 @@ START_TEST(invalid_options_are_einval)
     }
     ck_assert_int_eq(weft_http_proxy_free(NULL), 0);
 }
-END_TEST
 
-START_TEST(a_proxy_is_one_route_among_others)
+TEST(a_proxy_is_one_route_among_others)
 {
     proxy_chain c = {.front_options = {.drain_s = 0}};
     test_client client;
@@ -646,38 +623,4 @@ START_TEST(a_proxy_is_one_route_among_others)
     ck_assert_uint_eq(c.upstream.requests, 1);
     chain_close(&c);
     weft_http_router_free(routes);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_request_and_its_response_are_forwarded,
-        &hop_by_hop_fields_are_not_forwarded,
-        &a_client_cannot_remove_the_fields_of_the_proxy,
-        &an_ambiguous_request_never_reaches_the_upstream_server,
-        &via_is_added_in_both_directions,
-        &a_forwarding_loop_is_508,
-        &forwarding_headers_describe_the_client_to_the_upstream_server,
-        &forwarding_headers_of_a_trusted_peer_are_extended,
-        &forwarding_headers_can_be_disabled,
-        &the_forwarded_host_is_from_the_client_or_of_the_upstream_server,
-        &max_forwards_is_decremented_and_zero_is_not_forwarded,
-        &a_request_and_a_response_with_500_fields_are_forwarded,
-        &responses_without_a_body_keep_their_framing,
-        &trailers_of_a_response_reach_the_client,
-        &trailers_of_a_request_reach_the_upstream_server,
-        &bodies_of_every_framing_arrive_whole_and_keep_their_coding,
-        &an_http_1_0_client_gets_a_response_without_chunks,
-        &interim_responses_are_forwarded,
-        &the_upstream_server_decides_about_100_continue,
-        &a_failing_upstream_server_is_502,
-        &an_unreachable_upstream_server_is_502,
-        &a_late_upstream_server_is_504,
-        &a_body_over_the_limit_is_413_and_is_not_forwarded,
-        &invalid_options_are_einval,
-        &a_proxy_is_one_route_among_others,
-    };
-    unset_proxies();
-    return run_suite("http_proxy", tests, COUNT_OF(tests));
 }

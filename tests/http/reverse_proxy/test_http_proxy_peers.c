@@ -1,5 +1,6 @@
 /* The reverse proxy with other programs: curl as the client, nginx upstream. Also TLS both ways. */
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 #include <sys/stat.h>
@@ -100,7 +101,7 @@ static int start_nginx(weft_process *process)
 #define CURL "curl -q -sS --noproxy '*' --max-time 15 "
 #define URL "http://127.0.0.1:$PORT"
 
-START_TEST(curl_gets_the_same_responses_through_the_proxy_as_from_nginx)
+TEST(curl_gets_the_same_responses_through_the_proxy_as_from_nginx)
 {
     static unsigned char big[BIG_BYTES];
     proxy_chain c = {.front_options = {.gzip_level = 6}};
@@ -153,7 +154,6 @@ START_TEST(curl_gets_the_same_responses_through_the_proxy_as_from_nginx)
     run_command("rm -r \"$PWD\"");
     weft_output_free(&output);
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
 static int echo_or_upgrade(weft_http_request *r, void *ctx)
@@ -205,7 +205,7 @@ static void read_head(weft_stream *s)
     while (*line != '\0');
 }
 
-START_TEST(both_sides_of_a_proxy_may_use_tls)
+TEST(both_sides_of_a_proxy_may_use_tls)
 {
     static unsigned char data[BIG_BYTES];
     tls_pair tls = {0};
@@ -255,17 +255,4 @@ START_TEST(both_sides_of_a_proxy_may_use_tls)
     weft_close(upstream_server.listener);
     free_tls_pair(&tls);
 }
-END_TEST
 #endif
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &curl_gets_the_same_responses_through_the_proxy_as_from_nginx,
-#ifdef WEFT_HAS_TLS
-        &both_sides_of_a_proxy_may_use_tls,
-#endif
-    };
-    unset_proxies();
-    return run_suite("http_proxy_peers", tests, COUNT_OF(tests));
-}

@@ -3,6 +3,7 @@
  * that disconnect, reuse of connections, and draining.
  */
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/suite.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -80,7 +81,7 @@ static int echo_body(weft_http_request *r, void *ctx)
     return rc < 0 ? (int)rc : (int)n;
 }
 
-START_TEST(a_response_streams_back_while_its_request_is_still_sent)
+TEST(a_response_streams_back_while_its_request_is_still_sent)
 {
     handler_chain p;
     test_client client;
@@ -101,7 +102,6 @@ START_TEST(a_response_streams_back_while_its_request_is_still_sent)
     weft_close(client.fd);
     handler_chain_close(&p);
 }
-END_TEST
 
 static int send_large_body(weft_http_request *r, void *ctx)
 {
@@ -139,7 +139,7 @@ static long peak_kib(void)
 /* Sanitizers keep freed memory for a while. */
 #define GROWTH_KIB_MAX 16384
 
-START_TEST(memory_does_not_grow_with_a_body)
+TEST(memory_does_not_grow_with_a_body)
 {
     handler_chain p;
     test_client client;
@@ -169,9 +169,8 @@ START_TEST(memory_does_not_grow_with_a_body)
     weft_close(client.fd);
     handler_chain_close(&p);
 }
-END_TEST
 
-START_TEST(a_truncated_response_never_looks_complete)
+TEST(a_truncated_response_never_looks_complete)
 {
     static const struct {
         const char *reply, *request;
@@ -201,7 +200,6 @@ START_TEST(a_truncated_response_never_looks_complete)
         chain_close(&c);
     }
 }
-END_TEST
 
 /* Send a body without a length, and reset the connection instead of closing it. */
 static bool reset_within_body(script_server *sv, weft_stream *s)
@@ -224,7 +222,7 @@ static bool malform_chunk(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(a_reset_does_not_end_a_response)
+TEST(a_reset_does_not_end_a_response)
 {
     static const script_step steps[] = {
         {.handle = reset_within_body}, {.handle = reset_within_body}, {.handle = malform_chunk}};
@@ -246,7 +244,6 @@ START_TEST(a_reset_does_not_end_a_response)
     }
     chain_close(&c);
 }
-END_TEST
 
 static weft_sem conn_closed;
 
@@ -262,7 +259,7 @@ static bool stall_within_body(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_stalled_response_is_aborted)
+TEST(a_stalled_response_is_aborted)
 {
     static const script_step steps[] = {{.handle = stall_within_body}};
     proxy_chain c;
@@ -278,7 +275,6 @@ START_TEST(a_stalled_response_is_aborted)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 /* Wait without a reply until the proxy closes the connection. */
 static bool wait_for_end(script_server *sv, weft_stream *s)
@@ -294,7 +290,7 @@ static bool wait_for_end(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
+TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
 {
     static const script_step steps[] = {{.handle = wait_for_end}};
     proxy_chain c;
@@ -326,7 +322,6 @@ START_TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
     chain_close(&c);
 }
-END_TEST
 
 static int failures;
 
@@ -344,7 +339,7 @@ static bool hold_after_reply(script_server *sv, weft_stream *s)
     return weft_sem_wait(&sv->gate) == 0;
 }
 
-START_TEST(a_client_that_disconnects_after_its_response_is_not_a_failure)
+TEST(a_client_that_disconnects_after_its_response_is_not_a_failure)
 {
     static const script_step steps[] = {{.handle = hold_after_reply}};
     proxy_chain c;
@@ -360,9 +355,8 @@ START_TEST(a_client_that_disconnects_after_its_response_is_not_a_failure)
     chain_close(&c);
     ck_assert_int_eq(failures, 0);
 }
-END_TEST
 
-START_TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
+TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
 {
     static const script_step rows[] = {
         {.reply = "HTTP/1.1 413 No\r\nContent-Length: 4\r\n\r\nmuch", .is_early = true},
@@ -386,7 +380,6 @@ START_TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
         chain_close(&c);
     }
 }
-END_TEST
 
 static bool hold_without_reading(script_server *sv, weft_stream *s)
 {
@@ -394,7 +387,7 @@ static bool hold_without_reading(script_server *sv, weft_stream *s)
     return weft_sem_wait(&sv->gate) == 0;
 }
 
-START_TEST(an_upstream_server_that_does_not_read_the_body_is_504)
+TEST(an_upstream_server_that_does_not_read_the_body_is_504)
 {
     static const script_step steps[] = {{.handle = hold_without_reading}};
     proxy_chain c;
@@ -412,11 +405,10 @@ START_TEST(an_upstream_server_that_does_not_read_the_body_is_504)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 /* Connections */
 
-START_TEST(a_connection_to_the_upstream_server_is_reused)
+TEST(a_connection_to_the_upstream_server_is_reused)
 {
     static const script_step steps[] = {{.reply = OK("hello", "5")}};
     static const char *const requests[] = {
@@ -436,10 +428,9 @@ START_TEST(a_connection_to_the_upstream_server_is_reused)
     ck_assert_uint_eq(c.upstream.conns, 1);
     chain_close(&c);
 }
-END_TEST
 
 /* The upstream server reads the second request and closes the connection without a reply. */
-START_TEST(only_an_idempotent_request_without_a_body_is_repeated)
+TEST(only_an_idempotent_request_without_a_body_is_repeated)
 {
     static const struct {
         const char *request;
@@ -467,7 +458,6 @@ START_TEST(only_an_idempotent_request_without_a_body_is_repeated)
         chain_close(&c);
     }
 }
-END_TEST
 
 static int reply_path_and_body(weft_http_request *r, void *ctx)
 {
@@ -497,7 +487,7 @@ static weft_value post_repeatedly(void *arg)
     return 0;
 }
 
-START_TEST(concurrent_requests_get_their_own_responses)
+TEST(concurrent_requests_get_their_own_responses)
 {
     handler_chain p;
     weft_fiber fibers[40];
@@ -509,7 +499,6 @@ START_TEST(concurrent_requests_get_their_own_responses)
     ck_assert_int_eq(correct_responses, 5 * (int)COUNT_OF(fibers));
     handler_chain_close(&p);
 }
-END_TEST
 
 /* Each thread has its own connections, which are closed when the thread ends. */
 static weft_value request_in_cord(void *arg)
@@ -527,7 +516,7 @@ static weft_value request_in_cord(void *arg)
     return 0;
 }
 
-START_TEST(several_threads_share_one_proxy)
+TEST(several_threads_share_one_proxy)
 {
     static const script_step steps[] = {{.reply = OK("hello", "5")}};
     proxy_chain c;
@@ -543,7 +532,6 @@ START_TEST(several_threads_share_one_proxy)
     ck_assert_uint_eq(c.upstream.conns, 4);
     chain_close(&c);
 }
-END_TEST
 
 /* Draining */
 
@@ -553,7 +541,7 @@ static weft_value close_front(void *arg)
     return 0;
 }
 
-START_TEST(a_draining_server_waits_for_the_response)
+TEST(a_draining_server_waits_for_the_response)
 {
     static const script_step held[] = {{.reply = OK("hello", "5"), .is_held = true}};
     proxy_chain c;
@@ -571,9 +559,8 @@ START_TEST(a_draining_server_waits_for_the_response)
     weft_close(client.fd);
     stop_server(&c.upstream);
 }
-END_TEST
 
-START_TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
+TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
 {
     static const script_step steps[] = {{.handle = wait_for_end}, {.handle = stall_within_body}};
     proxy_chain c;
@@ -597,28 +584,4 @@ START_TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
         weft_close(clients[i].fd);
     }
     stop_server(&c.upstream);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_response_streams_back_while_its_request_is_still_sent,
-        &memory_does_not_grow_with_a_body,
-        &a_truncated_response_never_looks_complete,
-        &a_reset_does_not_end_a_response,
-        &a_stalled_response_is_aborted,
-        &a_client_that_disconnects_ends_the_request_to_the_upstream_server,
-        &a_client_that_disconnects_after_its_response_is_not_a_failure,
-        &a_response_before_the_end_of_the_request_body_is_forwarded,
-        &an_upstream_server_that_does_not_read_the_body_is_504,
-        &a_connection_to_the_upstream_server_is_reused,
-        &only_an_idempotent_request_without_a_body_is_repeated,
-        &concurrent_requests_get_their_own_responses,
-        &several_threads_share_one_proxy,
-        &a_draining_server_waits_for_the_response,
-        &a_server_cancels_forwarded_requests_when_its_drain_time_ends,
-    };
-    unset_proxies();
-    return run_suite("http_proxy_stream", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* Upgrades through the reverse proxy: after a 101 the proxy forwards bytes in both directions. */
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/suite.h"
 
 #define UPGRADE(protocol)                         \
     "GET /chat HTTP/1.1\r\nHost: example.org\r\n" \
@@ -33,7 +34,7 @@ static bool echo_upgraded(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
+TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
 {
     static const script_step steps[] = {{.handle = echo_upgraded}};
     proxy_chain c;
@@ -60,7 +61,6 @@ START_TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 /* Half-close immediately, and continue to read. */
 static bool half_close_first(script_server *sv, weft_stream *s)
@@ -75,7 +75,7 @@ static bool half_close_first(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_half_closed_side_still_receives)
+TEST(a_half_closed_side_still_receives)
 {
     static const script_step steps[] = {{.handle = half_close_first}};
     proxy_chain c;
@@ -93,9 +93,8 @@ START_TEST(a_half_closed_side_still_receives)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
+TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
 {
     static const script_step steps[] = {{.reply = SWITCH("websocket") "bye", .closes = true}};
     proxy_chain c;
@@ -109,7 +108,6 @@ START_TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 #define STREAM_BYTES ((size_t)4 << 20)
 
@@ -126,7 +124,7 @@ static bool send_upgraded(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(all_upgraded_bytes_arrive_before_the_end)
+TEST(all_upgraded_bytes_arrive_before_the_end)
 {
     static const script_step steps[] = {{.handle = send_upgraded}};
     static unsigned char data[16 << 10];
@@ -149,9 +147,8 @@ START_TEST(all_upgraded_bytes_arrive_before_the_end)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(a_refused_upgrade_is_an_ordinary_response)
+TEST(a_refused_upgrade_is_an_ordinary_response)
 {
     static const script_step steps[] = {{.reply = "HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno"},
                                         {.reply = OK("hello", "5")}};
@@ -169,9 +166,8 @@ START_TEST(a_refused_upgrade_is_an_ordinary_response)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(only_allowed_protocols_are_forwarded)
+TEST(only_allowed_protocols_are_forwarded)
 {
     static const struct {
         const char *allowed, *request;
@@ -207,9 +203,8 @@ START_TEST(only_allowed_protocols_are_forwarded)
         chain_close(&c);
     }
 }
-END_TEST
 
-START_TEST(a_protocol_that_was_not_requested_is_502)
+TEST(a_protocol_that_was_not_requested_is_502)
 {
     static const script_step steps[] = {{.reply = SWITCH("other")}};
     proxy_chain c;
@@ -222,7 +217,6 @@ START_TEST(a_protocol_that_was_not_requested_is_502)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 /* Wait until the proxy closes the connection. */
 static bool wait_for_close(script_server *sv, weft_stream *s)
@@ -235,7 +229,7 @@ static bool wait_for_close(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(an_idle_tunnel_is_reset)
+TEST(an_idle_tunnel_is_reset)
 {
     static const script_step steps[] = {{.handle = wait_for_close}};
     proxy_chain c;
@@ -251,7 +245,6 @@ START_TEST(an_idle_tunnel_is_reset)
     weft_close(client.fd);
     chain_close(&c);
 }
-END_TEST
 
 /* Close with a reset after the first byte of input. */
 static bool reset_after_input(script_server *sv, weft_stream *s)
@@ -265,7 +258,7 @@ static bool reset_after_input(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_reset_of_one_side_resets_the_other_side)
+TEST(a_reset_of_one_side_resets_the_other_side)
 {
     static const script_step steps[] = {{.handle = reset_after_input}, {.handle = wait_for_close}};
     proxy_chain c;
@@ -290,9 +283,8 @@ START_TEST(a_reset_of_one_side_resets_the_other_side)
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
     chain_close(&c);
 }
-END_TEST
 
-START_TEST(a_server_closes_tunnels_when_its_drain_time_ends)
+TEST(a_server_closes_tunnels_when_its_drain_time_ends)
 {
     static const script_step steps[] = {{.handle = wait_for_close}};
     proxy_chain c;
@@ -308,23 +300,4 @@ START_TEST(a_server_closes_tunnels_when_its_drain_time_ends)
     client_receive_all(&client);
     weft_close(client.fd);
     stop_server(&c.upstream);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end,
-        &a_half_closed_side_still_receives,
-        &the_upstream_server_may_choose_a_protocol_of_any_upgrade_header,
-        &all_upgraded_bytes_arrive_before_the_end,
-        &a_refused_upgrade_is_an_ordinary_response,
-        &only_allowed_protocols_are_forwarded,
-        &a_protocol_that_was_not_requested_is_502,
-        &an_idle_tunnel_is_reset,
-        &a_reset_of_one_side_resets_the_other_side,
-        &a_server_closes_tunnels_when_its_drain_time_ends,
-    };
-    unset_proxies();
-    return run_suite("http_proxy_upgrade", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* Routes: the handler for a method, host and path, and the replies if there is none. */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 static test_client client;
 static weft_http_router *routes;
@@ -48,7 +49,7 @@ static void assert_received(const char *line)
                   client.received);
 }
 
-START_TEST(literals_and_parameters_match_segments)
+TEST(literals_and_parameters_match_segments)
 {
     open_routes();
     add_route("GET", "/", "root");
@@ -68,9 +69,8 @@ START_TEST(literals_and_parameters_match_segments)
     ck_assert_int_eq(status_of(request_route("GET", "h/users/42/photos/7/8")), 404);
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(the_last_parameter_may_match_the_rest_of_the_path)
+TEST(the_last_parameter_may_match_the_rest_of_the_path)
 {
     open_routes();
     add_route(NULL, "/files/{rest...}", "files");
@@ -84,7 +84,6 @@ START_TEST(the_last_parameter_may_match_the_rest_of_the_path)
     ck_assert_int_eq(status_of(request_route("GET", "h/filesystem")), 404);
     weft_http_router_free(routes);
 }
-END_TEST
 
 static void add_by_index(size_t i)
 {
@@ -100,7 +99,7 @@ static void add_by_index(size_t i)
 }
 
 /* The order in which routes are added makes no difference. */
-START_TEST(the_most_specific_route_wins)
+TEST(the_most_specific_route_wins)
 {
     static const size_t count = 12, steps[] = {1, 5, 7, 11}; /* coprime to 12: all orders differ */
     for (size_t s = 0; s < COUNT_OF(steps); s++) {
@@ -126,9 +125,8 @@ START_TEST(the_most_specific_route_wins)
         weft_http_router_free(routes);
     }
 }
-END_TEST
 
-START_TEST(get_routes_serve_head_unless_head_has_its_own_route)
+TEST(get_routes_serve_head_unless_head_has_its_own_route)
 {
     open_routes();
     add_route("GET", "/a", "get");
@@ -141,9 +139,8 @@ START_TEST(get_routes_serve_head_unless_head_has_its_own_route)
     assert_received("Content-Length: 17\r\n");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(another_method_is_405_with_an_allow_header)
+TEST(another_method_is_405_with_an_allow_header)
 {
     open_routes();
     add_route("GET", "/a", "get");
@@ -158,9 +155,8 @@ START_TEST(another_method_is_405_with_an_allow_header)
     ck_assert_ptr_null(strstr(client.received, "Allow"));
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(options_gets_a_reply_unless_it_has_a_route)
+TEST(options_gets_a_reply_unless_it_has_a_route)
 {
     open_routes();
     add_route("GET", "/a", "get");
@@ -177,9 +173,8 @@ START_TEST(options_gets_a_reply_unless_it_has_a_route)
     assert_received("POST");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(a_bad_pattern_is_einval_with_a_message)
+TEST(a_bad_pattern_is_einval_with_a_message)
 {
     static const char *const bad[] = {
         "",          "a",
@@ -207,9 +202,8 @@ START_TEST(a_bad_pattern_is_einval_with_a_message)
     ck_assert_int_eq(status_of(request_route("GET", "h/")), 404);
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(a_duplicate_route_is_eexist)
+TEST(a_duplicate_route_is_eexist)
 {
     open_routes();
     add_route("GET", "/a/{a}", "first");
@@ -222,9 +216,8 @@ START_TEST(a_duplicate_route_is_eexist)
     ck_assert_str_eq(body_of(request_route("PUT", "q/a/1")), "for all b=1");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(each_of_a_thousand_routes_is_found)
+TEST(each_of_a_thousand_routes_is_found)
 {
     static char patterns[1000][32];
     open_routes();
@@ -239,22 +232,4 @@ START_TEST(each_of_a_thousand_routes_is_found)
         assert_route(url, expected);
     }
     weft_http_router_free(routes);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &literals_and_parameters_match_segments,
-    &the_last_parameter_may_match_the_rest_of_the_path,
-    &the_most_specific_route_wins,
-    &get_routes_serve_head_unless_head_has_its_own_route,
-    &another_method_is_405_with_an_allow_header,
-    &options_gets_a_reply_unless_it_has_a_route,
-    &a_bad_pattern_is_einval_with_a_message,
-    &a_duplicate_route_is_eexist,
-    &each_of_a_thousand_routes_is_found,
-};
-
-int main(void)
-{
-    return run_suite("http_route", tests, COUNT_OF(tests));
 }

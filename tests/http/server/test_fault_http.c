@@ -3,6 +3,7 @@
  * or has the status of a failure, or is visibly truncated. Nothing is leaked.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
@@ -289,65 +290,42 @@ static bool create_router(void)
     return is_done;
 }
 
-START_TEST(a_router_is_created_or_an_error_is_recorded)
+TEST(a_router_is_created_or_an_error_is_recorded)
 {
     fail_some_calls(create_router, 1);
 }
-END_TEST
 
-START_TEST(requests_get_a_reply_or_fail)
+TEST(requests_get_a_reply_or_fail)
 {
     fail_some_calls(simple_requests, 1);
 }
-END_TEST
 
-START_TEST(pipelined_requests_get_replies_in_order_or_fail)
+TEST(pipelined_requests_get_replies_in_order_or_fail)
 {
     fail_some_calls(pipelined_requests, 1);
 }
-END_TEST
 
-START_TEST(fields_of_a_request_are_read_or_it_fails)
+TEST(fields_of_a_request_are_read_or_it_fails)
 {
     fail_some_calls(form_request, 1);
 }
-END_TEST
 
-START_TEST(a_streamed_reply_is_complete_or_visibly_truncated)
+TEST(a_streamed_reply_is_complete_or_visibly_truncated)
 {
     fail_some_calls(streamed_reply, 1);
 }
-END_TEST
 
-START_TEST(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated)
+TEST(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated)
 {
     fail_some_calls(unchecked_replies, 1);
 }
-END_TEST
 
-START_TEST(a_reply_is_compressed_or_fails)
+TEST(a_reply_is_compressed_or_fails)
 {
     fail_some_calls(compressed_reply, 1);
 }
-END_TEST
 
-START_TEST(an_upgrade_succeeds_or_the_connection_ends)
+TEST(an_upgrade_succeeds_or_the_connection_ends)
 {
     fail_some_calls(upgrade, 1);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_router_is_created_or_an_error_is_recorded,
-        &requests_get_a_reply_or_fail,
-        &pipelined_requests_get_replies_in_order_or_fail,
-        &fields_of_a_request_are_read_or_it_fails,
-        &a_streamed_reply_is_complete_or_visibly_truncated,
-        &a_reply_is_compressed_or_fails,
-        &a_reply_with_unchecked_errors_is_complete_or_visibly_truncated,
-        &an_upgrade_succeeds_or_the_connection_ends,
-    };
-    return run_suite("fault_http", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* The HTTP server: requests, replies, bodies, and status codes of failed handlers. */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 static test_client client;
 
@@ -9,7 +10,7 @@ static int reply_hello(weft_http_request *r, void *ctx)
     return weft_http_reply(r, 200, "text/plain", "Hello\n", 6);
 }
 
-START_TEST(a_request_gets_a_reply)
+TEST(a_request_gets_a_reply)
 {
     const char *response =
         client_exchange(&client, reply_hello, NULL, NULL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -20,7 +21,6 @@ START_TEST(a_request_gets_a_reply)
     ck_assert_ptr_null(strstr(response, "Connection: close"));
     ck_assert_str_eq(body_of(response), "Hello\n");
 }
-END_TEST
 
 static int reply_request_line(weft_http_request *r, void *ctx)
 {
@@ -31,7 +31,7 @@ static int reply_request_line(weft_http_request *r, void *ctx)
                                 color != NULL ? color : "none", weft_http_peer(r));
 }
 
-START_TEST(a_handler_sees_method_host_path_query_and_peer)
+TEST(a_handler_sees_method_host_path_query_and_peer)
 {
     const char *response = client_exchange(&client, reply_request_line, NULL, NULL,
                                            "DELETE /a%20b/../c?x=1&color=light+blue HTTP/1.1\r\n"
@@ -39,9 +39,8 @@ START_TEST(a_handler_sees_method_host_path_query_and_peer)
     ck_assert_str_eq(body_of(response),
                      "DELETE example.org /c?x=1&color=light+blue [light blue] unix\n");
 }
-END_TEST
 
-START_TEST(pipelined_requests_get_replies_in_order_on_one_connection)
+TEST(pipelined_requests_get_replies_in_order_on_one_connection)
 {
     client_open(&client, reply_request_line, NULL, NULL);
     client_send(&client, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -56,7 +55,6 @@ START_TEST(pipelined_requests_get_replies_in_order_on_one_connection)
     ck_assert_ptr_nonnull(strstr(two, "Connection: close"));
     client_close(&client);
 }
-END_TEST
 
 static int echo_whole_body(weft_http_request *r, void *ctx)
 {
@@ -66,7 +64,7 @@ static int echo_whole_body(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply(r, 200, NULL, body, (size_t)n);
 }
 
-START_TEST(a_body_is_read_by_its_length_or_in_chunks)
+TEST(a_body_is_read_by_its_length_or_in_chunks)
 {
     client_open(&client, echo_whole_body, NULL, NULL);
     client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
@@ -78,9 +76,8 @@ START_TEST(a_body_is_read_by_its_length_or_in_chunks)
     client_expect(&client, "\r\n\r\nabcdefg");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(a_client_that_expects_100_continue_receives_it)
+TEST(a_client_that_expects_100_continue_receives_it)
 {
     client_open(&client, echo_whole_body, NULL, NULL);
     client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
@@ -90,7 +87,6 @@ START_TEST(a_client_that_expects_100_continue_receives_it)
     client_expect(&client, "\r\n\r\nhello");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 static int reply_in_pieces(weft_http_request *r, void *ctx)
 {
@@ -104,7 +100,7 @@ static int reply_in_pieces(weft_http_request *r, void *ctx)
     return weft_http_set_trailer(r, "Pieces", "3");
 }
 
-START_TEST(a_reply_of_unknown_length_is_chunked)
+TEST(a_reply_of_unknown_length_is_chunked)
 {
     const char *response =
         client_exchange(&client, reply_in_pieces, NULL, NULL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -112,9 +108,8 @@ START_TEST(a_reply_of_unknown_length_is_chunked)
     ck_assert_str_eq(body_of(response), "8\r\npiece 0\n\r\n8\r\npiece 1\n\r\n8\r\npiece 2\n\r\n"
                                         "0\r\nPieces: 3\r\n\r\n");
 }
-END_TEST
 
-START_TEST(a_reply_of_unknown_length_to_http_1_0_ends_with_the_connection)
+TEST(a_reply_of_unknown_length_to_http_1_0_ends_with_the_connection)
 {
     const char *response = client_exchange(&client, reply_in_pieces, NULL, NULL,
                                            "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -122,9 +117,8 @@ START_TEST(a_reply_of_unknown_length_to_http_1_0_ends_with_the_connection)
     ck_assert_ptr_nonnull(strstr(response, "Connection: close"));
     ck_assert_str_eq(body_of(response), "piece 0\npiece 1\npiece 2\n");
 }
-END_TEST
 
-START_TEST(a_head_request_gets_only_the_head)
+TEST(a_head_request_gets_only_the_head)
 {
     client_open(&client, reply_hello, NULL, NULL);
     client_send(&client, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -132,7 +126,6 @@ START_TEST(a_head_request_gets_only_the_head)
     ck_assert_ptr_nonnull(strstr(client.received, "Content-Length: 6\r\n\r\nHTTP/1.1 200 OK"));
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 static int return_error(weft_http_request *r, void *ctx)
 {
@@ -140,7 +133,7 @@ static int return_error(weft_http_request *r, void *ctx)
     return *(int *)ctx;
 }
 
-START_TEST(an_error_of_the_handler_becomes_a_status)
+TEST(an_error_of_the_handler_becomes_a_status)
 {
     static const struct {
         int error, status;
@@ -153,7 +146,6 @@ START_TEST(an_error_of_the_handler_becomes_a_status)
         ck_assert_int_eq(status_of(response), cases[i].status);
     }
 }
-END_TEST
 
 static int reply_piece_count(weft_http_request *r, void *ctx)
 {
@@ -170,7 +162,7 @@ static int reply_piece_count(weft_http_request *r, void *ctx)
                                         pieces <= bytes / 4096 ? "few" : "many");
 }
 
-START_TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
+TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
 {
     static char body[200000];
     client_open(&client, reply_piece_count, NULL, NULL);
@@ -184,23 +176,4 @@ START_TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
         client.received_bytes = 0;
     }
     ck_assert_int_eq(client_close(&client), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_request_gets_a_reply,
-    &a_handler_sees_method_host_path_query_and_peer,
-    &pipelined_requests_get_replies_in_order_on_one_connection,
-    &a_body_is_read_by_its_length_or_in_chunks,
-    &a_client_that_expects_100_continue_receives_it,
-    &a_reply_of_unknown_length_is_chunked,
-    &a_reply_of_unknown_length_to_http_1_0_ends_with_the_connection,
-    &a_head_request_gets_only_the_head,
-    &an_error_of_the_handler_becomes_a_status,
-    &a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable,
-};
-
-int main(void)
-{
-    return run_suite("http", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* The HTTP server with other clients: curl, openssl, wrk, nc and slowhttptest. */
 #include "http/http_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 static test_server s;
@@ -121,7 +122,7 @@ static void stop_site(void)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 
-START_TEST(curl_gets_pages_with_http_1_0_and_1_1_over_one_connection)
+TEST(curl_gets_pages_with_http_1_0_and_1_1_over_one_connection)
 {
     start_site(NULL);
     ck_assert_str_eq(run_command(CURL "--http1.0 " URL "/a"), "GET /a in HTTP/10\n");
@@ -141,9 +142,8 @@ START_TEST(curl_gets_pages_with_http_1_0_and_1_1_over_one_connection)
                      "OPTIONS * in HTTP/11\n");
     stop_site();
 }
-END_TEST
 
-START_TEST(curl_sends_bodies_with_and_without_a_length)
+TEST(curl_sends_bodies_with_and_without_a_length)
 {
     const weft_http_options o = {.limits = {.body_bytes_max = 8 << 20}};
     static const char *const commands[] = {
@@ -166,9 +166,8 @@ START_TEST(curl_sends_bodies_with_and_without_a_length)
     ck_assert_str_eq(run_command(CURL "-d '' " URL "/sum"), "0 0\n");
     stop_site();
 }
-END_TEST
 
-START_TEST(curl_gets_413_for_a_large_body)
+TEST(curl_gets_413_for_a_large_body)
 {
     const weft_http_options o = {.limits = {.body_bytes_max = 1000}};
     start_site(&o);
@@ -180,10 +179,9 @@ START_TEST(curl_gets_413_for_a_large_body)
         run_command(CURL "-H 'Expect:' -o body -w '%{http_code}' -T file " URL "/unread"), "200");
     stop_site();
 }
-END_TEST
 
 #ifdef WEFT_HAS_GZIP
-START_TEST(curl_gets_compressed_replies)
+TEST(curl_gets_compressed_replies)
 {
     const weft_http_options o = {.gzip_level = 6};
     start_site(&o);
@@ -198,7 +196,6 @@ START_TEST(curl_gets_compressed_replies)
         strstr(run_command(CURL "--compressed -I " URL "/large"), "Content-Encoding: gzip\r\n"));
     stop_site();
 }
-END_TEST
 #endif
 
 #ifdef WEFT_HAS_TLS
@@ -244,7 +241,7 @@ static void stop_tls_site(weft_tls *tls)
     local_cert = local_key = NULL;
 }
 
-START_TEST(curl_connects_with_tls_1_2_and_1_3)
+TEST(curl_connects_with_tls_1_2_and_1_3)
 {
     weft_http_options o = {.limits = {.body_bytes_max = 1 << 20}};
     weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_DEFAULT);
@@ -273,9 +270,8 @@ START_TEST(curl_connects_with_tls_1_2_and_1_3)
     ck_assert_str_eq(run_command(TLS_CURL "--cacert ca " TLS_URL "/a"), "GET /a in HTTP/11\n");
     stop_tls_site(tls);
 }
-END_TEST
 
-START_TEST(curl_sends_a_client_certificate)
+TEST(curl_sends_a_client_certificate)
 {
     weft_http_options o = {0};
     weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_REQUIRED);
@@ -288,13 +284,12 @@ START_TEST(curl_sends_a_client_certificate)
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --tls-max 1.2 " TLS_URL "/tls"), 0);
     stop_tls_site(tls);
 }
-END_TEST
 
 #define S_CLIENT                                                                    \
     "printf 'GET /tls HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' | " \
     "timeout 15 openssl s_client -connect 127.0.0.1:$PORT -CAfile ca -ign_eof "
 
-START_TEST(openssl_resumes_sessions)
+TEST(openssl_resumes_sessions)
 {
     weft_http_options o = {0};
     weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_DEFAULT);
@@ -308,11 +303,10 @@ START_TEST(openssl_resumes_sessions)
     }
     stop_tls_site(tls);
 }
-END_TEST
 
 #endif
 
-START_TEST(wrk_reports_no_error)
+TEST(wrk_reports_no_error)
 {
     start_site(NULL);
     if (has_tool("wrk")) {
@@ -324,9 +318,8 @@ START_TEST(wrk_reports_no_error)
     }
     stop_site();
 }
-END_TEST
 
-START_TEST(nc_gets_a_reply)
+TEST(nc_gets_a_reply)
 {
     start_site(NULL);
     if (has_tool("nc")) {
@@ -337,9 +330,8 @@ START_TEST(nc_gets_a_reply)
     }
     stop_site();
 }
-END_TEST
 
-START_TEST(an_endless_pipeline_does_not_starve_other_clients)
+TEST(an_endless_pipeline_does_not_starve_other_clients)
 {
     const weft_http_options o = {.limits = {.requests_max = SIZE_MAX}};
     start_site(&o);
@@ -358,7 +350,6 @@ START_TEST(an_endless_pipeline_does_not_starve_other_clients)
     }
     stop_site();
 }
-END_TEST
 
 static void count_late(const weft_http_record *record, void *ctx)
 {
@@ -386,45 +377,17 @@ static void assert_survives(const char *attack)
     stop_site();
 }
 
-START_TEST(clients_with_slow_headers_do_not_block_others)
+TEST(clients_with_slow_headers_do_not_block_others)
 {
     assert_survives("-H -u " URL "/a");
 }
-END_TEST
 
-START_TEST(clients_with_slow_bodies_do_not_block_others)
+TEST(clients_with_slow_bodies_do_not_block_others)
 {
     assert_survives("-B -s 100000 -x 10 -u " URL "/sum");
 }
-END_TEST
 
-START_TEST(clients_that_read_slowly_do_not_block_others)
+TEST(clients_that_read_slowly_do_not_block_others)
 {
     assert_survives("-X -w 10 -y 20 -n 1 -z 5 -k 1 -u " URL "/large");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &curl_gets_pages_with_http_1_0_and_1_1_over_one_connection,
-    &curl_sends_bodies_with_and_without_a_length,
-    &curl_gets_413_for_a_large_body,
-#ifdef WEFT_HAS_GZIP
-    &curl_gets_compressed_replies,
-#endif
-#ifdef WEFT_HAS_TLS
-    &curl_connects_with_tls_1_2_and_1_3,
-    &curl_sends_a_client_certificate,
-    &openssl_resumes_sessions,
-#endif
-    &wrk_reports_no_error,
-    &an_endless_pipeline_does_not_starve_other_clients,
-    &nc_gets_a_reply,
-    &clients_with_slow_headers_do_not_block_others,
-    &clients_with_slow_bodies_do_not_block_others,
-    &clients_that_read_slowly_do_not_block_others,
-};
-
-int main(void)
-{
-    return run_suite("http_clients", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * disconnect or keep sending, cancellation at every stage, and the log.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #include <malloc.h>
 
@@ -41,15 +42,14 @@ static int handle_path(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "[%s]", path);
 }
 
-START_TEST(a_client_that_half_closes_gets_its_reply)
+TEST(a_client_that_half_closes_gets_its_reply)
 {
     client_exchange(&client, handle_path, NULL, NULL, GET NEXT);
     ck_assert_ptr_nonnull(strstr(client.received, "[/]"));
     ck_assert_ptr_nonnull(strstr(client.received, "[/next]"));
 }
-END_TEST
 
-START_TEST(a_request_with_an_incomplete_head_gets_no_reply)
+TEST(a_request_with_an_incomplete_head_gets_no_reply)
 {
     static const char whole[] = GET;
     for (size_t bytes = 0; bytes < sizeof whole - 1; bytes++) {
@@ -61,9 +61,8 @@ START_TEST(a_request_with_an_incomplete_head_gets_no_reply)
     }
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
+TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
 {
     static const char *const incomplete[] = {
         "POST /read HTTP/1.1\r\n" HOST "Content-Length: 6\r\n\r\nhello",
@@ -81,7 +80,6 @@ START_TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
     }
     assert_nothing_pending();
 }
-END_TEST
 
 /* The argument of a fiber that sends text repeatedly until the connection fails. */
 typedef struct send_args {
@@ -106,7 +104,7 @@ static weft_value send_repeatedly(void *arg)
 
 #define REQUESTS 1000
 
-START_TEST(a_thousand_pipelined_requests_get_replies_in_order)
+TEST(a_thousand_pipelined_requests_get_replies_in_order)
 {
     static char requests[REQUESTS * 64], expected[32];
     size_t bytes = 0;
@@ -128,7 +126,6 @@ START_TEST(a_thousand_pipelined_requests_get_replies_in_order)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /* Read until the server closes. Return the number of bytes. The last ones stay in received. */
 static size_t receive_to_end(void)
@@ -148,7 +145,7 @@ static size_t receive_to_end(void)
     return total;
 }
 
-START_TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
+TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
 {
     client_open(&client, handle_path, NULL, NULL);
     client_send(&client, "GET /large HTTP/1.1\r\n" HOST "\r\n");
@@ -162,9 +159,8 @@ START_TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
     ck_assert_ptr_nonnull(strstr(client.received, "[/last]"));
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(a_small_unread_body_is_skipped)
+TEST(a_small_unread_body_is_skipped)
 {
     client_open(&client, handle_path, NULL, NULL);
     client_send(&client, "POST /a HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
@@ -178,7 +174,6 @@ START_TEST(a_small_unread_body_is_skipped)
     ck_assert_ptr_null(strstr(client.received, "Connection: close"));
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /* Send a body that is too large to skip. The reply must arrive while the client still sends. */
 static void expect_reply_while_sending(const char *head, size_t body_bytes)
@@ -195,7 +190,7 @@ static void expect_reply_while_sending(const char *head, size_t body_bytes)
     assert_nothing_pending();
 }
 
-START_TEST(a_large_unread_body_ends_the_connection_after_the_reply)
+TEST(a_large_unread_body_ends_the_connection_after_the_reply)
 {
     expect_reply_while_sending("POST / HTTP/1.1\r\n" HOST "Content-Length: 500000\r\n\r\n", 499712);
     expect_reply_while_sending("POST / HTTP/1.1\r\n" HOST "Content-Length: 900000000000\r\n\r\n",
@@ -203,7 +198,6 @@ START_TEST(a_large_unread_body_ends_the_connection_after_the_reply)
     expect_reply_while_sending(
         "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", LARGE);
 }
-END_TEST
 
 /* Return the bytes that malloc has allocated. */
 static size_t allocated_bytes(void)
@@ -224,7 +218,7 @@ static int read_body_at_once(weft_http_request *r, void *ctx)
 
 #define WHOLE_BYTES ((size_t)1 << 20)
 
-START_TEST(read_all_of_a_body_with_a_length_allocates_that_length)
+TEST(read_all_of_a_body_with_a_length_allocates_that_length)
 {
     static char body[WHOLE_BYTES];
     size_t used_bytes;
@@ -241,9 +235,8 @@ START_TEST(read_all_of_a_body_with_a_length_allocates_that_length)
     ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10)); /* the body and the read buffer */
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(read_all_of_a_chunked_body_frees_the_memory_of_its_growth)
+TEST(read_all_of_a_chunked_body_frees_the_memory_of_its_growth)
 {
     static char chunk[4096];
     size_t used_bytes;
@@ -260,9 +253,8 @@ START_TEST(read_all_of_a_chunked_body_frees_the_memory_of_its_growth)
     ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10));
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(the_last_reply_arrives_while_the_client_sends_more_requests)
+TEST(the_last_reply_arrives_while_the_client_sends_more_requests)
 {
     client_open(&client, handle_path, NULL, NULL);
     client_send(&client, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
@@ -273,9 +265,8 @@ START_TEST(the_last_reply_arrives_while_the_client_sends_more_requests)
     (void)weft_stop(f, 0); /* the fiber may still send */
     client_close(&client);
 }
-END_TEST
 
-START_TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
+TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
 {
     static const char request[] = "POST %s HTTP/1.1\r\n" HOST "Content-Length: 5\r\n"
                                   "Expect: 100-continue\r\n\r\n%s";
@@ -302,9 +293,8 @@ START_TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
     ck_assert_ptr_nonnull(strstr(client.received, "read 5"));
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
+TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
 {
     client_open(&client, handle_path, NULL, NULL);
     client_send(&client, "GET / HTTP/1.0\r\n\r\n" NEXT);
@@ -317,7 +307,6 @@ START_TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
     ck_assert_uint_eq(count_in(client.received, "Connection: keep-alive"), 1);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /* Stages of a connection. Each is reached after the client has sent this text. */
 static const char *const stages[] = {
@@ -334,7 +323,7 @@ static const char *const stages[] = {
     "BAD\r\n\r\n",
 };
 
-START_TEST(cancelling_a_connection_at_any_stage_releases_everything)
+TEST(cancelling_a_connection_at_any_stage_releases_everything)
 {
     warm_up();
     for (size_t i = 0; i < COUNT_OF(stages); i++) {
@@ -351,9 +340,8 @@ START_TEST(cancelling_a_connection_at_any_stage_releases_everything)
         ck_assert_uint_eq(count_descriptors(), open);
     }
 }
-END_TEST
 
-START_TEST(a_client_that_closes_at_any_stage_leaves_nothing_open)
+TEST(a_client_that_closes_at_any_stage_leaves_nothing_open)
 {
     warm_up();
     for (size_t i = 0; i < COUNT_OF(stages); i++) {
@@ -369,7 +357,6 @@ START_TEST(a_client_that_closes_at_any_stage_leaves_nothing_open)
         ck_assert_uint_eq(count_descriptors(), open);
     }
 }
-END_TEST
 
 /* All log records as text. */
 static char logged[1024];
@@ -383,7 +370,7 @@ static void log_record(const weft_http_record *record, void *ctx)
              (int)record->bytes, record->reason[0] != '\0' ? " " : "", record->reason);
 }
 
-START_TEST(each_request_is_logged)
+TEST(each_request_is_logged)
 {
     const weft_http_options o = {.log = log_record};
     client_exchange(&client, handle_path, NULL, &o,
@@ -393,9 +380,8 @@ START_TEST(each_request_is_logged)
     ck_assert_str_eq(logged, "unix GET /a?b me 11 200 4;unix HEAD /  10 200 0;unix GET /..  11 400 "
                              "16 a path with an invalid character or above the root;");
 }
-END_TEST
 
-START_TEST(a_refused_request_is_logged_with_its_reason)
+TEST(a_refused_request_is_logged_with_its_reason)
 {
     static const struct {
         const char *text, *line;
@@ -422,9 +408,8 @@ START_TEST(a_refused_request_is_logged_with_its_reason)
         ck_assert_str_eq(logged, refused[i].line);
     }
 }
-END_TEST
 
-START_TEST(long_targets_and_late_headers_are_logged)
+TEST(long_targets_and_late_headers_are_logged)
 {
     const weft_http_options o = {.log = log_record,
                                  .limits = {.line_bytes_max = 12, .head_s = 0.02}};
@@ -440,7 +425,6 @@ START_TEST(long_targets_and_late_headers_are_logged)
     client_close(&client);
     ck_assert_str_eq(logged, "unix GET /a  0 408 20 headers arrived too slowly;");
 }
-END_TEST
 
 static int reply_method(weft_http_request *r, void *ctx)
 {
@@ -450,7 +434,7 @@ static int reply_method(weft_http_request *r, void *ctx)
                                       : weft_http_reply_status(r, 501);
 }
 
-START_TEST(an_unknown_method_reaches_the_handler)
+TEST(an_unknown_method_reaches_the_handler)
 {
     client_exchange(&client, reply_method, NULL, NULL,
                     "FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"
@@ -460,31 +444,4 @@ START_TEST(an_unknown_method_reaches_the_handler)
     ck_assert_uint_eq(count_in(client.received, "\r\n\r\n[FOO]"), 2);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 501 "), 2);
     ck_assert_uint_eq(count_in(client.received, "Connection: close"), 1);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_client_that_half_closes_gets_its_reply,
-    &a_request_with_an_incomplete_head_gets_no_reply,
-    &a_request_with_an_incomplete_body_fails_in_the_handler,
-    &a_thousand_pipelined_requests_get_replies_in_order,
-    &a_client_may_send_requests_while_a_large_reply_is_pending,
-    &a_small_unread_body_is_skipped,
-    &a_large_unread_body_ends_the_connection_after_the_reply,
-    &read_all_of_a_body_with_a_length_allocates_that_length,
-    &read_all_of_a_chunked_body_frees_the_memory_of_its_growth,
-    &the_last_reply_arrives_while_the_client_sends_more_requests,
-    &a_100_continue_is_sent_only_if_the_handler_reads_the_body,
-    &in_http_1_0_a_connection_is_reused_only_after_keep_alive,
-    &cancelling_a_connection_at_any_stage_releases_everything,
-    &a_client_that_closes_at_any_stage_leaves_nothing_open,
-    &each_request_is_logged,
-    &a_refused_request_is_logged_with_its_reason,
-    &long_targets_and_late_headers_are_logged,
-    &an_unknown_method_reaches_the_handler,
-};
-
-int main(void)
-{
-    return run_suite("http_conn", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * status of that limit, or loses its connection. test_http_serve.c tests the limits on connections.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #define REQUEST "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -44,7 +45,7 @@ static void expect_two_replies(void)
     ck_assert_int_eq(client_close(&client), 0);
 }
 
-START_TEST(a_request_line_over_its_limit_is_414)
+TEST(a_request_line_over_its_limit_is_414)
 {
     const weft_http_options o = {.limits = {.line_bytes_max = 40}};
     char text[128];
@@ -59,9 +60,8 @@ START_TEST(a_request_line_over_its_limit_is_414)
             expect_refusal(414);
     }
 }
-END_TEST
 
-START_TEST(an_unterminated_request_line_is_414)
+TEST(an_unterminated_request_line_is_414)
 {
     client_open(&client, reply_yes, NULL, NULL);
     client_send(&client, "GET /");
@@ -69,9 +69,8 @@ START_TEST(an_unterminated_request_line_is_414)
         client_send(&client, "0123456789");
     expect_refusal(414);
 }
-END_TEST
 
-START_TEST(headers_with_too_many_bytes_are_431)
+TEST(headers_with_too_many_bytes_are_431)
 {
     const weft_http_options o = {.limits = {.head_bytes_max = 100}};
     char text[256];
@@ -87,9 +86,8 @@ START_TEST(headers_with_too_many_bytes_are_431)
             expect_refusal(431);
     }
 }
-END_TEST
 
-START_TEST(too_many_headers_are_431)
+TEST(too_many_headers_are_431)
 {
     const weft_http_options o = {.limits = {.headers_max = 20}};
     for (int extra = 0; extra <= 1; extra++) {
@@ -104,9 +102,8 @@ START_TEST(too_many_headers_are_431)
             expect_refusal(431);
     }
 }
-END_TEST
 
-START_TEST(a_body_over_its_limit_is_413)
+TEST(a_body_over_its_limit_is_413)
 {
     static const char *const over[] = {
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
@@ -131,7 +128,6 @@ START_TEST(a_body_over_its_limit_is_413)
         ck_assert_int_gt(client_receive_some(&client), 0);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 static int raise_body_limit(weft_http_request *r, void *ctx)
 {
@@ -141,7 +137,7 @@ static int raise_body_limit(weft_http_request *r, void *ctx)
     return rc;
 }
 
-START_TEST(a_handler_may_change_the_limit_of_a_body)
+TEST(a_handler_may_change_the_limit_of_a_body)
 {
     const weft_http_options o = {.limits = {.body_bytes_max = 8}};
     client_open(&client, raise_body_limit, NULL, &o);
@@ -149,9 +145,8 @@ START_TEST(a_handler_may_change_the_limit_of_a_body)
     client_expect(&client, "10 bytes");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(the_last_reply_of_a_connection_has_connection_close)
+TEST(the_last_reply_of_a_connection_has_connection_close)
 {
     const weft_http_options o = {.limits = {.requests_max = 3}};
     client_open(&client, reply_yes, NULL, &o);
@@ -163,9 +158,8 @@ START_TEST(the_last_reply_of_a_connection_has_connection_close)
     ck_assert_ptr_null(strstr(third, "HTTP/1.1"));
     client_close(&client);
 }
-END_TEST
 
-START_TEST(a_client_that_sends_nothing_is_closed_without_a_reply)
+TEST(a_client_that_sends_nothing_is_closed_without_a_reply)
 {
     const weft_http_options o = {.limits = {.first_byte_s = 0.02, .idle_s = INFINITY}};
     client_open(&client, reply_yes, NULL, &o);
@@ -173,16 +167,14 @@ START_TEST(a_client_that_sends_nothing_is_closed_without_a_reply)
     ck_assert_int_eq(client_close(&client), 0);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(headers_that_do_not_arrive_in_time_are_408)
+TEST(headers_that_do_not_arrive_in_time_are_408)
 {
     const weft_http_options o = {.limits = {.head_s = 0.02}};
     client_open(&client, reply_yes, NULL, &o);
     client_send(&client, "GET / HTTP/1.1\r\nHost:");
     expect_refusal(408);
 }
-END_TEST
 
 /* Send headers slowly until the fiber is stopped or the connection fails. */
 static weft_value drip_headers(void *arg)
@@ -193,7 +185,7 @@ static weft_value drip_headers(void *arg)
     return 0;
 }
 
-START_TEST(headers_that_arrive_slowly_are_408)
+TEST(headers_that_arrive_slowly_are_408)
 {
     const weft_http_options o = {
         .limits = {.head_s = 0.05, .headers_max = SIZE_MAX, .head_bytes_max = SIZE_MAX}};
@@ -205,9 +197,8 @@ START_TEST(headers_that_arrive_slowly_are_408)
     ck_assert_int_eq(weft_stop(send_slowly, 0), 0);
     client_close(&client);
 }
-END_TEST
 
-START_TEST(an_idle_connection_is_closed_after_idle_s)
+TEST(an_idle_connection_is_closed_after_idle_s)
 {
     const weft_http_options o = {.limits = {.idle_s = 0.02, .first_byte_s = INFINITY}};
     client_open(&client, reply_yes, NULL, &o);
@@ -218,10 +209,9 @@ START_TEST(an_idle_connection_is_closed_after_idle_s)
     ck_assert_int_eq(client_close(&client), 0);
     assert_nothing_pending();
 }
-END_TEST
 
 /* The sleep is longer than the time after which an idle connection frees its buffers. */
-START_TEST(a_connection_that_was_idle_for_one_second_still_works)
+TEST(a_connection_that_was_idle_for_one_second_still_works)
 {
     const weft_http_options o = {.limits = {.idle_s = INFINITY}};
     client_open(&client, reply_yes, NULL, &o);
@@ -230,7 +220,6 @@ START_TEST(a_connection_that_was_idle_for_one_second_still_works)
     weft_sleep(is_sim() ? 1.5 : 1.01);
     expect_two_replies();
 }
-END_TEST
 
 /* The argument of a fiber that sends bytes at a steady rate until all are sent. */
 typedef struct slow_sender {
@@ -262,7 +251,7 @@ static void upload_slowly(const weft_http_options *o, size_t at_once, double eve
     client_close(&client);
 }
 
-START_TEST(a_body_below_the_minimum_rate_is_408)
+TEST(a_body_below_the_minimum_rate_is_408)
 {
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 1e6, .slow_s = 0.05}};
     ssize_t n = 0;
@@ -271,10 +260,9 @@ START_TEST(a_body_below_the_minimum_rate_is_408)
     ck_assert_int_eq(status_of(client.received), 408);
     ck_assert_ptr_nonnull(strstr(client.received, "Connection: close"));
 }
-END_TEST
 
 /* Only on sim: with virtual time the load of the machine does not affect the result. */
-START_TEST(a_long_body_at_the_minimum_rate_is_accepted)
+TEST(a_long_body_at_the_minimum_rate_is_accepted)
 {
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 100, .slow_s = 5}};
     ssize_t n = 0;
@@ -285,7 +273,6 @@ START_TEST(a_long_body_at_the_minimum_rate_is_accepted)
     upload_slowly(&o, 100, 1.2, &n);
     ck_assert_int_eq(n, -ETIMEDOUT);
 }
-END_TEST
 
 #define LARGE ((size_t)4 << 20)
 static char large[LARGE];
@@ -307,7 +294,7 @@ static int write_large_in_pieces(weft_http_request *r, void *ctx)
     return rc < 0 ? (int)rc : 0;
 }
 
-START_TEST(a_client_that_does_not_read_its_reply_is_disconnected)
+TEST(a_client_that_does_not_read_its_reply_is_disconnected)
 {
     static weft_http_handler *const handlers[] = {reply_large, write_large_in_pieces};
     const weft_http_options o = {.limits = {.slow_s = 0.05}};
@@ -321,7 +308,6 @@ START_TEST(a_client_that_does_not_read_its_reply_is_disconnected)
         assert_nothing_pending();
     }
 }
-END_TEST
 
 /* Read at_once bytes every every_s seconds until the end. Return the number of bytes. */
 static size_t read_slowly(size_t at_once, double every_s)
@@ -336,7 +322,7 @@ static size_t read_slowly(size_t at_once, double every_s)
     return total;
 }
 
-START_TEST(a_long_reply_at_the_minimum_rate_is_sent_completely)
+TEST(a_long_reply_at_the_minimum_rate_is_sent_completely)
 {
     static weft_http_handler *const handlers[] = {reply_large, write_large_in_pieces};
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 1000, .slow_s = 20}};
@@ -352,9 +338,8 @@ START_TEST(a_long_reply_at_the_minimum_rate_is_sent_completely)
         client_close(&client);
     }
 }
-END_TEST
 
-START_TEST(a_reply_below_the_minimum_rate_is_aborted)
+TEST(a_reply_below_the_minimum_rate_is_aborted)
 {
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 1000, .slow_s = 5}};
     int rc = 0;
@@ -366,9 +351,8 @@ START_TEST(a_reply_below_the_minimum_rate_is_aborted)
     ck_assert_int_eq(rc, -ETIMEDOUT);
     client_close(&client);
 }
-END_TEST
 
-START_TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
+TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
 {
     const weft_http_options o = {.limits = {.slow_s = 0.05, .idle_s = 3600}};
     if (is_sim())
@@ -388,7 +372,6 @@ START_TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
         ck_assert_int_gt(client_receive_some(&client), 0);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /*
  * Fill the socket buffer of the server before reading the body. /much leaves bytes in the server's
@@ -405,7 +388,7 @@ static int fill_buffers_then_read_body(weft_http_request *r, void *ctx)
     return reply_body_length(r, ctx);
 }
 
-START_TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected)
+TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected)
 {
     const weft_http_options o = {.limits = {.slow_s = 0.2}};
     ssize_t read = 0;
@@ -417,10 +400,9 @@ START_TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnecte
     weft_close(client.fd);
     assert_nothing_pending();
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
-START_TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
+TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
 {
     static const char *const sent[] = {"", "\026\003\001", REQUEST};
     char *cert, *key;
@@ -441,10 +423,9 @@ START_TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
     free(cert);
     free(key);
 }
-END_TEST
 #endif
 
-START_TEST(infinite_limits_disable_all_checks)
+TEST(infinite_limits_disable_all_checks)
 {
     const weft_http_options o = {.limits = {SIZE_MAX, SIZE_MAX, SIZE_MAX, UINT64_MAX, SIZE_MAX,
                                             SIZE_MAX, SIZE_MAX, INFINITY, INFINITY, INFINITY,
@@ -456,9 +437,8 @@ START_TEST(infinite_limits_disable_all_checks)
     client_expect(&client, "3 bytes");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(invalid_limits_are_einval)
+TEST(invalid_limits_are_einval)
 {
     const weft_http_options bad[] = {
         {.limits = {.head_s = -1}},
@@ -474,37 +454,4 @@ START_TEST(invalid_limits_are_einval)
         ck_assert_str_eq(client_receive_all(&client), "");
         ck_assert_int_eq(client_close(&client), -EINVAL);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_request_line_over_its_limit_is_414,
-    &an_unterminated_request_line_is_414,
-    &headers_with_too_many_bytes_are_431,
-    &too_many_headers_are_431,
-    &a_body_over_its_limit_is_413,
-    &a_handler_may_change_the_limit_of_a_body,
-    &the_last_reply_of_a_connection_has_connection_close,
-    &a_client_that_sends_nothing_is_closed_without_a_reply,
-    &headers_that_do_not_arrive_in_time_are_408,
-    &headers_that_arrive_slowly_are_408,
-    &an_idle_connection_is_closed_after_idle_s,
-    &a_connection_that_was_idle_for_one_second_still_works,
-    &a_body_below_the_minimum_rate_is_408,
-    &a_long_body_at_the_minimum_rate_is_accepted,
-    &a_client_that_does_not_read_its_reply_is_disconnected,
-    &a_long_reply_at_the_minimum_rate_is_sent_completely,
-    &a_reply_below_the_minimum_rate_is_aborted,
-    &a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle,
-    &a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected,
-#ifdef WEFT_HAS_TLS
-    &a_client_that_does_not_finish_its_handshake_in_time_is_closed,
-#endif
-    &infinite_limits_disable_all_checks,
-    &invalid_limits_are_einval,
-};
-
-int main(void)
-{
-    return run_suite("http_limits", tests, COUNT_OF(tests));
 }

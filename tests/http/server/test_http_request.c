@@ -3,6 +3,7 @@
  * proxies. Also upgrades to another protocol and server-sent events.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
@@ -26,7 +27,7 @@ static int reply_fields(weft_http_request *r, void *ctx)
         text_or_dash(weft_http_cookie(r, "c")), text_or_dash(weft_http_cookie(r, "d")));
 }
 
-START_TEST(forms_queries_and_cookies_are_decoded)
+TEST(forms_queries_and_cookies_are_decoded)
 {
     client_exchange(&client, reply_fields, NULL, NULL,
                     "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST
@@ -41,7 +42,6 @@ START_TEST(forms_queries_and_cookies_are_decoded)
     snprintf(expected, sizeof expected, "form - - %d query  - cookie - -", -EINVAL);
     ck_assert_str_eq(body_of(client.received), expected);
 }
-END_TEST
 
 static int set_cookies(weft_http_request *r, void *ctx)
 {
@@ -52,14 +52,13 @@ static int set_cookies(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "set");
 }
 
-START_TEST(each_cookie_has_its_own_header)
+TEST(each_cookie_has_its_own_header)
 {
     client_exchange(&client, set_cookies, NULL, NULL, GET);
     ck_assert_uint_eq(count_in(client.received, "\r\nSet-Cookie: "), 2);
     ck_assert_ptr_nonnull(strstr(client.received, "\r\nSet-Cookie: b=2\r\n"));
     ck_assert_ptr_nonnull(strstr(client.received, "HttpOnly"));
 }
-END_TEST
 
 static int reply_origin(weft_http_request *r, void *ctx)
 {
@@ -68,7 +67,7 @@ static int reply_origin(weft_http_request *r, void *ctx)
                                 weft_http_peer(r));
 }
 
-START_TEST(forwarding_headers_count_only_from_a_trusted_proxy)
+TEST(forwarding_headers_count_only_from_a_trusted_proxy)
 {
     static const char request[] =
         "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\n"
@@ -83,9 +82,8 @@ START_TEST(forwarding_headers_count_only_from_a_trusted_proxy)
     /* By default only X-Forwarded-For is trusted: nginx forwards the other headers unchanged. */
     ck_assert_str_eq(body_of(client.received), "http a 192.0.2.1");
 }
-END_TEST
 
-START_TEST(only_trusted_headers_of_a_trusted_proxy_count)
+TEST(only_trusted_headers_of_a_trusted_proxy_count)
 {
     static const char request[] = "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 192.0.2.1\r\n"
                                   "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
@@ -115,9 +113,8 @@ START_TEST(only_trusted_headers_of_a_trusted_proxy_count)
     ck_assert_int_eq(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
-START_TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
+TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
 {
     static const struct {
         const char *fields, *origin;
@@ -140,9 +137,8 @@ START_TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ig
         ck_assert_str_eq(body_of(client.received), cases[i].origin);
     }
 }
-END_TEST
 
-START_TEST(the_last_value_of_a_forwarding_header_counts)
+TEST(the_last_value_of_a_forwarding_header_counts)
 {
     const weft_http_options trusts_unix = {
         .trusted_peers = "unix",
@@ -154,9 +150,8 @@ START_TEST(the_last_value_of_a_forwarding_header_counts)
                     "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n");
     ck_assert_str_eq(body_of(client.received), "http b.org 192.0.2.1");
 }
-END_TEST
 
-START_TEST(the_host_of_an_absolute_target_replaces_the_host_header)
+TEST(the_host_of_an_absolute_target_replaces_the_host_header)
 {
     client_exchange(&client, reply_origin, NULL, NULL,
                     "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
@@ -164,7 +159,6 @@ START_TEST(the_host_of_an_absolute_target_replaces_the_host_header)
     client_exchange(&client, reply_origin, NULL, NULL, "GET / HTTP/1.0\r\n\r\n");
     ck_assert_str_eq(body_of(client.received), "http  unix");
 }
-END_TEST
 
 static int upgrade_to_echo(weft_http_request *r, void *ctx)
 {
@@ -180,7 +174,7 @@ static int upgrade_to_echo(weft_http_request *r, void *ctx)
     return weft_stream_flush(stream);
 }
 
-START_TEST(an_upgraded_stream_includes_input_that_already_arrived)
+TEST(an_upgraded_stream_includes_input_that_already_arrived)
 {
     int rc = 0;
     client_open(&client, upgrade_to_echo, &rc, NULL);
@@ -195,9 +189,8 @@ START_TEST(an_upgraded_stream_includes_input_that_already_arrived)
     ck_assert_str_eq(body_of(client.received), "<one>\n<GET / HTTP/1.1>\n<three>\n");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(an_upgrade_that_the_client_did_not_request_is_einval)
+TEST(an_upgrade_that_the_client_did_not_request_is_einval)
 {
     static const char *const requests[] = {
         GET,
@@ -215,7 +208,6 @@ START_TEST(an_upgrade_that_the_client_did_not_request_is_einval)
         ck_assert_int_eq(status_of(client.received), 400);
     }
 }
-END_TEST
 
 static int send_events(weft_http_request *r, void *ctx)
 {
@@ -231,7 +223,7 @@ static int send_events(weft_http_request *r, void *ctx)
     return *rc;
 }
 
-START_TEST(events_are_sent_without_buffering_until_the_client_closes)
+TEST(events_are_sent_without_buffering_until_the_client_closes)
 {
     int rc = 0;
     client_open(&client, send_events, &rc, NULL);
@@ -245,23 +237,4 @@ START_TEST(events_are_sent_without_buffering_until_the_client_closes)
     client_close(&client);
     ck_assert_int_lt(rc, 0);
     assert_nothing_pending();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &forms_queries_and_cookies_are_decoded,
-    &each_cookie_has_its_own_header,
-    &forwarding_headers_count_only_from_a_trusted_proxy,
-    &only_trusted_headers_of_a_trusted_proxy_count,
-    &forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored,
-    &the_last_value_of_a_forwarding_header_counts,
-    &the_host_of_an_absolute_target_replaces_the_host_header,
-    &an_upgraded_stream_includes_input_that_already_arrived,
-    &an_upgrade_that_the_client_did_not_request_is_einval,
-    &events_are_sent_without_buffering_until_the_client_closes,
-};
-
-int main(void)
-{
-    return run_suite("http_request", tests, COUNT_OF(tests));
 }

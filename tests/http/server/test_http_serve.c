@@ -3,6 +3,7 @@
  * connection. The other tests of the server use one connection.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #include <netinet/tcp.h>
 
@@ -86,7 +87,7 @@ static void connect_until_accepted(void)
     }
 }
 
-START_TEST(connections_beyond_the_limit_get_503)
+TEST(connections_beyond_the_limit_get_503)
 {
     const weft_http_options o = {.limits = {.connections_max = 2}};
     server_open(&s, handle_path, NULL, &o);
@@ -107,9 +108,8 @@ START_TEST(connections_beyond_the_limit_get_503)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(connections_beyond_the_limit_of_a_peer_get_429)
+TEST(connections_beyond_the_limit_of_a_peer_get_429)
 {
     const weft_http_options o = {.limits = {.connections_per_peer_max = 2}};
     server_open(&s, handle_path, NULL, &o);
@@ -136,9 +136,8 @@ START_TEST(connections_beyond_the_limit_of_a_peer_get_429)
     weft_close(c.fd);
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
-START_TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress)
+TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress)
 {
     const weft_http_options o = {.drain_s = INFINITY};
     server_open(&s, handle_path, NULL, &o);
@@ -164,7 +163,6 @@ START_TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_pr
     close(s.listener);
     assert_nothing_pending();
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
 static weft_tls *new_tls_server(void)
@@ -179,7 +177,7 @@ static weft_tls *new_tls_server(void)
     return tls;
 }
 
-START_TEST(a_draining_server_does_not_wait_for_handshakes)
+TEST(a_draining_server_does_not_wait_for_handshakes)
 {
     weft_tls *tls = new_tls_server();
     const weft_http_options o = {.drain_s = INFINITY, .limits = {.head_s = INFINITY}, .tls = tls};
@@ -194,7 +192,6 @@ START_TEST(a_draining_server_does_not_wait_for_handshakes)
     weft_tls_free(tls);
     assert_nothing_pending();
 }
-END_TEST
 
 static char logged[256];
 
@@ -205,7 +202,7 @@ static void log_record(const weft_http_record *record, void *ctx)
              record->reason);
 }
 
-START_TEST(plain_http_on_a_tls_port_is_400)
+TEST(plain_http_on_a_tls_port_is_400)
 {
     static const char *const requests[] = {
         "GET /a HTTP/1.1\r\n" HOST "\r\n",
@@ -234,10 +231,9 @@ START_TEST(plain_http_on_a_tls_port_is_400)
     weft_tls_free(tls);
     assert_nothing_pending();
 }
-END_TEST
 #endif
 
-START_TEST(requests_that_exceed_the_drain_time_are_cancelled)
+TEST(requests_that_exceed_the_drain_time_are_cancelled)
 {
     const weft_http_options o = {.drain_s = 0.02};
     server_open(&s, handle_path, NULL, &o);
@@ -255,7 +251,6 @@ START_TEST(requests_that_exceed_the_drain_time_are_cancelled)
     weft_close(c.fd);
     assert_nothing_pending();
 }
-END_TEST
 
 static weft_value serve_at_path(void *arg)
 {
@@ -264,7 +259,7 @@ static weft_value serve_at_path(void *arg)
     return 0;
 }
 
-START_TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
+TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
 {
     char folder[] = "/tmp/weft-http-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -287,16 +282,14 @@ START_TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
     unlink(path);
     ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
-START_TEST(an_invalid_address_is_an_error_with_a_message)
+TEST(an_invalid_address_is_an_error_with_a_message)
 {
     ck_assert_int_lt(weft_http_serve("/nowhere/at/all", handle_path, NULL, NULL), 0);
     ck_assert_ptr_nonnull(weft_error());
     ck_assert_int_eq(weft_http_serve("127.0.0.1:0", NULL, NULL, NULL), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
 static int tcp_option(int fd, int name)
 {
@@ -306,7 +299,7 @@ static int tcp_option(int fd, int name)
     return value;
 }
 
-START_TEST(invalid_options_leave_the_listener_unchanged)
+TEST(invalid_options_leave_the_listener_unchanged)
 {
     static const weft_http_options bad[] = {
         {.limits = {.slow_s = -1}},
@@ -325,7 +318,6 @@ START_TEST(invalid_options_leave_the_listener_unchanged)
     }
     close(listener);
 }
-END_TEST
 
 /* Connect from another loopback address, which is another peer. */
 static void connect_as_other_peer(test_client *client)
@@ -363,7 +355,7 @@ static void post(test_client *client, const char *path, size_t announced, size_t
     client_send_bytes(client, large, bytes);
 }
 
-START_TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
+TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
 {
     const weft_http_options o = {.limits = {.bodies_bytes_max = 256 << 10}};
     server_open(&s, reply_body_length, NULL, &o);
@@ -388,7 +380,6 @@ START_TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
     weft_close(a.fd);
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
 #define SLOW_READERS 16
 static size_t accepted;      /* bytes of replies that were written for /slow */
@@ -419,7 +410,7 @@ static void request_large_slowly(test_client *client)
     client_send(client, "GET /slow HTTP/1.1\r\n" HOST "\r\n");
 }
 
-START_TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
+TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
 {
     static test_client slow[SLOW_READERS];
     const weft_http_options o = {
@@ -443,9 +434,8 @@ START_TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
+TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
 {
     const weft_http_options o = {.limits = {.unsent_bytes_per_peer_max = 1}};
     size_t received = 0;
@@ -459,9 +449,8 @@ START_TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
     weft_close(a.fd);
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
-START_TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
+TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
 {
     const weft_http_options o = {
         .limits = {.unsent_bytes_per_peer_max = 1, .slow_s = INFINITY}}; /* no limit on the rate */
@@ -476,7 +465,6 @@ START_TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
 /* Perform a handshake and one request. Return 0, or an error of the handshake. */
@@ -496,7 +484,7 @@ static int request_over_tls(int fd)
     return rc;
 }
 
-START_TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
+TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
 {
     weft_tls *tls = new_tls_server();
     const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 1e-4}};
@@ -512,9 +500,8 @@ START_TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     weft_tls_free(tls);
 }
-END_TEST
 
-START_TEST(handshakes_beyond_the_burst_of_a_peer_wait)
+TEST(handshakes_beyond_the_burst_of_a_peer_wait)
 {
     weft_tls *tls = new_tls_server();
     const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 20}};
@@ -526,7 +513,6 @@ START_TEST(handshakes_beyond_the_burst_of_a_peer_wait)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     weft_tls_free(tls);
 }
-END_TEST
 #endif
 
 /* Close the connection with a reset. */
@@ -537,7 +523,7 @@ static void close_with_reset(const test_client *client)
     weft_close(client->fd);
 }
 
-START_TEST(a_reset_at_any_stage_does_not_affect_other_clients)
+TEST(a_reset_at_any_stage_does_not_affect_other_clients)
 {
     static const char *const stages[] = {
         "",
@@ -570,7 +556,6 @@ START_TEST(a_reset_at_any_stage_does_not_affect_other_clients)
     assert_nothing_pending();
     ck_assert_uint_eq(count_descriptors(), open);
 }
-END_TEST
 
 /* Send until the connection fails. */
 static weft_value send_endlessly(void *arg)
@@ -582,7 +567,7 @@ static weft_value send_endlessly(void *arg)
 }
 
 /* A close with unread input would reset the connection and lose the reply. */
-START_TEST(a_reply_arrives_while_the_client_keeps_sending)
+TEST(a_reply_arrives_while_the_client_keeps_sending)
 {
     static const struct {
         const char *head;
@@ -609,10 +594,9 @@ START_TEST(a_reply_arrives_while_the_client_keeps_sending)
     }
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
 /* The connection ends with a FIN, not with a reset that could discard the reply. */
-START_TEST(input_after_the_last_request_is_discarded_before_the_close)
+TEST(input_after_the_last_request_is_discarded_before_the_close)
 {
     server_open(&s, handle_path, NULL, NULL);
     server_connect(&s, &a);
@@ -623,7 +607,6 @@ START_TEST(input_after_the_last_request_is_discarded_before_the_close)
     weft_close(a.fd);
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
 /* Connect with a small receive buffer, so that the kernel cannot buffer the whole reply. */
 static void connect_narrow(test_client *client)
@@ -636,7 +619,7 @@ static void connect_narrow(test_client *client)
     client->received[0] = '\0';
 }
 
-START_TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
+TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
 {
     const weft_http_options o = {.limits = {.slow_s = 0.05, .body_bytes_per_s_min = 1e6}};
     server_open(&s, handle_path, NULL, &o);
@@ -655,9 +638,8 @@ START_TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
     weft_close(b.fd);
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
-START_TEST(a_file_is_sent_unchanged)
+TEST(a_file_is_sent_unchanged)
 {
     server_open(&s, handle_path, NULL, NULL);
     connect_narrow(&a);
@@ -677,7 +659,6 @@ START_TEST(a_file_is_sent_unchanged)
     weft_close(a.fd);
     ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
-END_TEST
 
 static int send_ticks(weft_http_request *r, void *ctx)
 {
@@ -688,7 +669,7 @@ static int send_ticks(weft_http_request *r, void *ctx)
     return 0;
 }
 
-START_TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
+TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
 {
     static const char end[] = "\r\n0\r\n\r\n"; /* of a complete chunked body */
     int error = 0;
@@ -702,38 +683,4 @@ START_TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
     const char *received = client_receive_all(&c);
     ck_assert_str_eq(received + strlen(received) - strlen(end), end);
     weft_close(c.fd);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &connections_beyond_the_limit_get_503,
-    &connections_beyond_the_limit_of_a_peer_get_429,
-    &a_draining_server_closes_idle_connections_and_finishes_requests_in_progress,
-#ifdef WEFT_HAS_TLS
-    &a_draining_server_does_not_wait_for_handshakes,
-    &plain_http_on_a_tls_port_is_400,
-#endif
-    &requests_that_exceed_the_drain_time_are_cancelled,
-    &weft_http_serve_closes_its_listener_before_the_last_request_ends,
-    &an_invalid_address_is_an_error_with_a_message,
-    &invalid_options_leave_the_listener_unchanged,
-    &memory_for_all_bodies_is_limited_and_excess_requests_get_503,
-    &unread_replies_of_a_peer_are_limited_over_all_its_connections,
-    &a_peer_beyond_its_limit_that_reads_receives_everything,
-    &a_reset_ends_the_connection_of_a_peer_beyond_its_limit,
-#ifdef WEFT_HAS_TLS
-    &too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served,
-    &handshakes_beyond_the_burst_of_a_peer_wait,
-#endif
-    &a_reset_at_any_stage_does_not_affect_other_clients,
-    &a_reply_arrives_while_the_client_keeps_sending,
-    &input_after_the_last_request_is_discarded_before_the_close,
-    &a_client_that_does_not_read_is_disconnected_and_others_are_served,
-    &a_file_is_sent_unchanged,
-    &a_handler_that_sends_events_gets_eshutdown_when_the_server_drains,
-};
-
-int main(void)
-{
-    return run_suite("http_serve", tests, COUNT_OF(tests));
 }

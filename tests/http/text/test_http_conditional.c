@@ -3,7 +3,7 @@
 #include "http/text/conditional.h"
 #include "http/text/date.h"
 #include "http/text/range.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@ static const char *ranges_of(const char *value, uint64_t size)
     return out;
 }
 
-START_TEST(ranges_are_clamped_to_the_size)
+TEST(ranges_are_clamped_to_the_size)
 {
     static const struct {
         const char *value;
@@ -71,9 +71,8 @@ START_TEST(ranges_are_clamped_to_the_size)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_str_eq(ranges_of(cases[i].value, cases[i].size), cases[i].result);
 }
-END_TEST
 
-START_TEST(malformed_or_overlapping_ranges_are_ignored)
+TEST(malformed_or_overlapping_ranges_are_ignored)
 {
     static const char *const cases[] = {
         "",           "bytes",       "bytes=",      "bytes=,",    "bytes= ",    "bytes=-",
@@ -94,9 +93,8 @@ START_TEST(malformed_or_overlapping_ranges_are_ignored)
     for (size_t i = 0; i < COUNT_OF(overlapping); i++)
         ck_assert_msg(strcmp(ranges_of(overlapping[i], 10), "200") == 0, "%s", overlapping[i]);
 }
-END_TEST
 
-START_TEST(too_many_ranges_are_ignored)
+TEST(too_many_ranges_are_ignored)
 {
     char value[256] = "bytes=";
     for (int i = 0; i <= WEFT__RANGES_MAX; i++) {
@@ -110,7 +108,6 @@ START_TEST(too_many_ranges_are_ignored)
         strcat(value, ",100-");
     ck_assert_str_eq(ranges_of(value, 100), "200");
 }
-END_TEST
 
 static const char since[] = "Sun, 06 Nov 1994 08:49:37 GMT";
 static const char before[] = "Sun, 06 Nov 1994 08:49:36 GMT";
@@ -202,7 +199,7 @@ static const struct {
     {{.if_unmodified_since = before, .if_modified_since = since}, 412},
 };
 
-START_TEST(conditions_are_checked_in_the_order_of_the_rfc)
+TEST(conditions_are_checked_in_the_order_of_the_rfc)
 {
     for (size_t i = 0; i < COUNT_OF(conditions); i++) {
         weft__conditional c = conditions[i].c;
@@ -212,9 +209,8 @@ START_TEST(conditions_are_checked_in_the_order_of_the_rfc)
                       weft__conditional_check(&c));
     }
 }
-END_TEST
 
-START_TEST(if_range_allows_a_range_only_if_the_file_is_unchanged)
+TEST(if_range_allows_a_range_only_if_the_file_is_unchanged)
 {
     static const struct {
         weft__conditional c;
@@ -251,9 +247,8 @@ START_TEST(if_range_allows_a_range_only_if_the_file_is_unchanged)
         ck_assert_msg(weft__conditional_allows_range(&c) == cases[i].result, "row %zu", i);
     }
 }
-END_TEST
 
-START_TEST(gzip_is_accepted_if_accept_encoding_allows_it)
+TEST(gzip_is_accepted_if_accept_encoding_allows_it)
 {
     static const char *const yes[] = {
         "gzip",
@@ -325,19 +320,4 @@ START_TEST(gzip_is_accepted_if_accept_encoding_allows_it)
     for (size_t i = 0; i < COUNT_OF(no); i++)
         ck_assert_msg(!weft__accept_gzip(no[i]), "%s", no[i]);
     ck_assert(!weft__accept_gzip(NULL));
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &ranges_are_clamped_to_the_size,
-    &malformed_or_overlapping_ranges_are_ignored,
-    &too_many_ranges_are_ignored,
-    &conditions_are_checked_in_the_order_of_the_rfc,
-    &if_range_allows_a_range_only_if_the_file_is_unchanged,
-    &gzip_is_accepted_if_accept_encoding_allows_it,
-};
-
-int main(void)
-{
-    return run_suite("http_conditional", tests, COUNT_OF(tests));
 }

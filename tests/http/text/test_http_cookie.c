@@ -1,12 +1,12 @@
 /* Cookies: found in a Cookie header, and written for a Set-Cookie header. */
 #include "http/text/cookie.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
 #include <limits.h>
 
-START_TEST(a_cookie_is_found_by_its_name)
+TEST(a_cookie_is_found_by_its_name)
 {
     static const struct {
         const char *header, *name, *value; /* value NULL: not found */
@@ -56,7 +56,6 @@ START_TEST(a_cookie_is_found_by_its_name)
         ck_assert_mem_eq(value.at, cases[i].value, value.bytes);
     }
 }
-END_TEST
 
 static const char *cookie_text(const char *name, const char *value,
                                weft_http_cookie_options options)
@@ -70,7 +69,7 @@ static const char *cookie_text(const char *name, const char *value,
     return out;
 }
 
-START_TEST(a_cookie_is_written_with_its_options)
+TEST(a_cookie_is_written_with_its_options)
 {
     static const struct {
         weft_http_cookie_options o;
@@ -122,9 +121,8 @@ START_TEST(a_cookie_is_written_with_its_options)
     ck_assert_int_eq(weft__cookie_write(out, sizeof out, "a", "b", NULL), 3);
     ck_assert_str_eq(out, "a=b");
 }
-END_TEST
 
-START_TEST(invalid_characters_in_a_name_or_value_are_refused)
+TEST(invalid_characters_in_a_name_or_value_are_refused)
 {
     const weft_http_cookie_options none = {0};
     ck_assert_str_eq(cookie_text("a", "", none), "a=");
@@ -137,9 +135,8 @@ START_TEST(invalid_characters_in_a_name_or_value_are_refused)
         ck_assert_int_eq(strcmp(cookie_text("a", text, none), "-22") != 0, is_value);
     }
 }
-END_TEST
 
-START_TEST(prefixes_of_names_require_their_attributes)
+TEST(prefixes_of_names_require_their_attributes)
 {
     static const struct {
         const char *name;
@@ -166,9 +163,8 @@ START_TEST(prefixes_of_names_require_their_attributes)
         ck_assert_int_eq(strcmp(cookie_text(cases[i].name, "b", cases[i].o), "-22") != 0,
                          cases[i].is_good);
 }
-END_TEST
 
-START_TEST(a_cookie_is_truncated_to_the_buffer)
+TEST(a_cookie_is_truncated_to_the_buffer)
 {
     static const char whole[] = "name=value; Path=/; Secure";
     const weft_http_cookie_options o = {.path = "/", .is_secure = true};
@@ -183,18 +179,4 @@ START_TEST(a_cookie_is_truncated_to_the_buffer)
         }
         ck_assert_int_eq(out[written_bytes], '#');
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_cookie_is_found_by_its_name,
-    &a_cookie_is_written_with_its_options,
-    &invalid_characters_in_a_name_or_value_are_refused,
-    &prefixes_of_names_require_their_attributes,
-    &a_cookie_is_truncated_to_the_buffer,
-};
-
-int main(void)
-{
-    return run_suite("http_cookie", tests, COUNT_OF(tests));
 }

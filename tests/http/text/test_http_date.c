@@ -1,13 +1,13 @@
 /* HTTP dates: written, and parsed in the three formats of RFC 9110, 5.6.7. */
 #include "http/text/date.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <time.h>
 
 /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define EXAMPLE 784111777
 
-START_TEST(a_date_is_written_in_the_format_of_the_rfc)
+TEST(a_date_is_written_in_the_format_of_the_rfc)
 {
     static const struct {
         int64_t when;
@@ -35,9 +35,8 @@ START_TEST(a_date_is_written_in_the_format_of_the_rfc)
         ck_assert_int_eq(out[WEFT__DATE_LENGTH + 1], '#');
     }
 }
-END_TEST
 
-START_TEST(dates_equal_those_of_the_c_library_for_centuries)
+TEST(dates_equal_those_of_the_c_library_for_centuries)
 {
     for (int64_t when = -70000000000; when < 90000000000; when += 1234567 * 5) {
         char out[WEFT__DATE_LENGTH + 1], expected[64];
@@ -53,9 +52,8 @@ START_TEST(dates_equal_those_of_the_c_library_for_centuries)
         ck_assert_int_eq(weft__date_parse(out), when);
     }
 }
-END_TEST
 
-START_TEST(each_day_of_400_years_is_parsed_as_it_was_written)
+TEST(each_day_of_400_years_is_parsed_as_it_was_written)
 {
     char before[WEFT__DATE_LENGTH + 1] = "";
     for (int64_t day = -1000; day < 146097; day++) {
@@ -66,9 +64,8 @@ START_TEST(each_day_of_400_years_is_parsed_as_it_was_written)
         strcpy(before, out);
     }
 }
-END_TEST
 
-START_TEST(all_three_formats_are_parsed)
+TEST(all_three_formats_are_parsed)
 {
     static const char *const same[] = {
         "Sun, 06 Nov 1994 08:49:37 GMT",     "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -95,9 +92,8 @@ START_TEST(all_three_formats_are_parsed)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_int_eq(weft__date_parse(cases[i].text), cases[i].when);
 }
-END_TEST
 
-START_TEST(invalid_dates_are_refused)
+TEST(invalid_dates_are_refused)
 {
     static const char *const cases[] = {
         "",
@@ -153,9 +149,8 @@ START_TEST(invalid_dates_are_refused)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(weft__date_parse(cases[i]) == WEFT__DATE_NONE, "%s", cases[i]);
 }
-END_TEST
 
-START_TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
+TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
 {
     static const int64_t second_2025 = 1735689600, second_2099 = 4070908800; /* on 1 January */
     static const struct {
@@ -184,9 +179,8 @@ START_TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
     (void)weft__date_parse_at(cases[0].text, INT64_MAX);
     (void)weft__date_parse_at(cases[0].text, INT64_MIN);
 }
-END_TEST
 
-START_TEST(the_current_date_is_between_two_readings_of_the_clock)
+TEST(the_current_date_is_between_two_readings_of_the_clock)
 {
     struct timespec before, after;
     clock_gettime(CLOCK_REALTIME_COARSE, &before);
@@ -196,20 +190,4 @@ START_TEST(the_current_date_is_between_two_readings_of_the_clock)
     ck_assert_int_ge(weft__date_parse(text), before.tv_sec);
     ck_assert_int_le(weft__date_parse(text), after.tv_sec);
     ck_assert_ptr_eq(weft__date_now(), text);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_date_is_written_in_the_format_of_the_rfc,
-    &dates_equal_those_of_the_c_library_for_centuries,
-    &each_day_of_400_years_is_parsed_as_it_was_written,
-    &all_three_formats_are_parsed,
-    &invalid_dates_are_refused,
-    &a_year_of_two_digits_is_at_most_50_years_ahead,
-    &the_current_date_is_between_two_readings_of_the_clock,
-};
-
-int main(void)
-{
-    return run_suite("http_date", tests, COUNT_OF(tests));
 }

@@ -5,12 +5,12 @@
 #include "http/text/status.h"
 #include "http/url/host.h"
 #include "http/url/path.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 static const char token_characters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-START_TEST(a_token_has_the_characters_of_rfc_9110)
+TEST(a_token_has_the_characters_of_rfc_9110)
 {
     for (int c = 0; c < 256; c++) {
         char text[1] = {(char)c};
@@ -21,9 +21,8 @@ START_TEST(a_token_has_the_characters_of_rfc_9110)
     ck_assert(!weft__field_is_token("Content-Type:", 13));
     ck_assert(!weft__field_is_token("", 0));
 }
-END_TEST
 
-START_TEST(a_value_has_no_control_characters_except_tabs)
+TEST(a_value_has_no_control_characters_except_tabs)
 {
     for (int c = 0; c < 256; c++) {
         char text[3] = {'a', (char)c, 'b'};
@@ -33,9 +32,8 @@ START_TEST(a_value_has_no_control_characters_except_tabs)
     ck_assert(weft__field_is_value("", 0));
     ck_assert(!weft__field_is_value("a\r\nSet-Cookie: b", 16));
 }
-END_TEST
 
-START_TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
+TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
 {
     for (int c = 0; c < 256; c++) {
         bool is_cookie = c == 0x21 || (c >= 0x23 && c <= 0x2b) || (c >= 0x2d && c <= 0x3a) ||
@@ -49,9 +47,8 @@ START_TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
             ck_assert_int_eq(weft__ctype_hex((char)c), strtol((char[]){(char)c, 0}, NULL, 16));
     }
 }
-END_TEST
 
-START_TEST(words_are_compared_without_case)
+TEST(words_are_compared_without_case)
 {
     ck_assert(weft__field_is_word("gzip, x", 4, "GZIP"));
     ck_assert(weft__field_is_word("", 0, ""));
@@ -63,9 +60,8 @@ START_TEST(words_are_compared_without_case)
     ck_assert(!weft__field_is_word("[", 1, "{")); /* differ by the same bit as letters */
     ck_assert(!weft__field_is_word("@", 1, "`"));
 }
-END_TEST
 
-START_TEST(list_items_are_trimmed_and_empty_items_are_skipped)
+TEST(list_items_are_trimmed_and_empty_items_are_skipped)
 {
     static const struct {
         const char *list, *items;
@@ -90,7 +86,6 @@ START_TEST(list_items_are_trimmed_and_empty_items_are_skipped)
         ck_assert_str_eq(out, cases[i].items);
     }
 }
-END_TEST
 
 /* Return the cleaned path, or "-". The input is in an allocation of its exact size, for ASan. */
 static const char *clean_path(const char *text)
@@ -107,7 +102,7 @@ static const char *clean_path(const char *text)
     return out;
 }
 
-START_TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
+TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
 {
     static const struct {
         const char *text, *path;
@@ -170,9 +165,8 @@ START_TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_str_eq(clean_path(cases[i].text), cases[i].path);
 }
-END_TEST
 
-START_TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
+TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
 {
     static const char *const cases[] = {
         "",
@@ -239,7 +233,6 @@ START_TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
         ck_assert_msg(strcmp(clean_path(cases[i]), "-") == 0, "%s: %s", cases[i],
                       clean_path(cases[i]));
 }
-END_TEST
 
 /* Return "host port", or "-". */
 static const char *host_of(const char *text)
@@ -253,7 +246,7 @@ static const char *host_of(const char *text)
     return out;
 }
 
-START_TEST(a_host_is_separated_from_its_port)
+TEST(a_host_is_separated_from_its_port)
 {
     static const struct {
         const char *text, *parts;
@@ -280,9 +273,8 @@ START_TEST(a_host_is_separated_from_its_port)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_str_eq(host_of(cases[i].text), cases[i].parts);
 }
-END_TEST
 
-START_TEST(invalid_hosts_are_refused)
+TEST(invalid_hosts_are_refused)
 {
     static const char *const cases[] = {
         ":",      ":80",     "a:b",       "a:80:80",      "a:65536",  "a:655360000000000000000",
@@ -302,9 +294,8 @@ START_TEST(invalid_hosts_are_refused)
     ck_assert_int_eq(weft__host_parse(&host, "a:80", 3), 0);
     ck_assert_int_eq(host.port, 8);
 }
-END_TEST
 
-START_TEST(the_table_of_types_is_sorted)
+TEST(the_table_of_types_is_sorted)
 {
     for (size_t i = 0; i < weft__mime_count; i++) {
         const weft__mime *row = &weft__mime_table[i];
@@ -318,9 +309,8 @@ START_TEST(the_table_of_types_is_sorted)
     }
     ck_assert_uint_gt(weft__mime_count, 90);
 }
-END_TEST
 
-START_TEST(each_extension_is_found_without_case)
+TEST(each_extension_is_found_without_case)
 {
     for (size_t i = 0; i < weft__mime_count; i++) {
         char name[64];
@@ -332,9 +322,8 @@ START_TEST(each_extension_is_found_without_case)
         ck_assert_str_eq(weft__mime_of(name), weft__mime_table[i].type);
     }
 }
-END_TEST
 
-START_TEST(the_extension_determines_the_type)
+TEST(the_extension_determines_the_type)
 {
     static const struct {
         const char *name, *type;
@@ -367,9 +356,8 @@ START_TEST(the_extension_determines_the_type)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_str_eq(weft__mime_of(cases[i].name), cases[i].type);
 }
-END_TEST
 
-START_TEST(text_is_compressible_and_pictures_are_not)
+TEST(text_is_compressible_and_pictures_are_not)
 {
     static const char *const yes[] = {
         "text/html",
@@ -406,9 +394,8 @@ START_TEST(text_is_compressible_and_pictures_are_not)
     for (size_t i = 0; i < COUNT_OF(no); i++)
         ck_assert_msg(!weft__mime_is_compressible(no[i]), "%s", no[i]);
 }
-END_TEST
 
-START_TEST(each_status_has_a_reason_phrase_and_a_status_line)
+TEST(each_status_has_a_reason_phrase_and_a_status_line)
 {
     size_t known = 0;
     for (int status = -10; status < 1100; status++) {
@@ -432,27 +419,4 @@ START_TEST(each_status_has_a_reason_phrase_and_a_status_line)
     ck_assert_str_eq(weft__status_text(511), "Network Authentication Required");
     ck_assert_str_eq(weft__status_text(418), "");
     ck_assert_str_eq(weft__status_text(599), "");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_token_has_the_characters_of_rfc_9110,
-    &a_value_has_no_control_characters_except_tabs,
-    &cookies_and_urls_have_the_characters_of_their_rfcs,
-    &words_are_compared_without_case,
-    &list_items_are_trimmed_and_empty_items_are_skipped,
-    &a_path_is_decoded_once_and_dot_segments_are_removed,
-    &a_path_above_the_root_or_with_hidden_separators_is_refused,
-    &a_host_is_separated_from_its_port,
-    &invalid_hosts_are_refused,
-    &the_table_of_types_is_sorted,
-    &each_extension_is_found_without_case,
-    &the_extension_determines_the_type,
-    &text_is_compressible_and_pictures_are_not,
-    &each_status_has_a_reason_phrase_and_a_status_line,
-};
-
-int main(void)
-{
-    return run_suite("http_text", tests, COUNT_OF(tests));
 }

@@ -6,7 +6,7 @@
 #include "http/server/forwarded_field.h"
 #include "http/server/handshake_limit.h"
 #include "http/url/ip.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <sys/un.h>
@@ -31,7 +31,7 @@ static const struct sockaddr *address_of(const char *text)
     return (const struct sockaddr *)&storage;
 }
 
-START_TEST(an_address_is_parsed_and_written)
+TEST(an_address_is_parsed_and_written)
 {
     static const struct {
         const char *text, *written; /* written NULL: not an address */
@@ -83,9 +83,8 @@ START_TEST(an_address_is_parsed_and_written)
     weft__ip_write_peer(address_of("unix"), out);
     ck_assert_str_eq(out, "unix");
 }
-END_TEST
 
-START_TEST(a_list_contains_exactly_its_ranges)
+TEST(a_list_contains_exactly_its_ranges)
 {
     static const struct {
         const char *list, *in, *out; /* addresses separated by spaces */
@@ -129,9 +128,8 @@ START_TEST(a_list_contains_exactly_its_ranges)
         weft__cidr_close(&list);
     }
 }
-END_TEST
 
-START_TEST(a_list_with_a_bad_range_is_refused_with_a_message)
+TEST(a_list_with_a_bad_range_is_refused_with_a_message)
 {
     static const char *const cases[] = {
         "a",
@@ -172,9 +170,8 @@ START_TEST(a_list_with_a_bad_range_is_refused_with_a_message)
     ck_assert_error(-EINVAL,
                     "trusted_peers: 10.0.0.0/99 is not an address, a range of addresses or unix");
 }
-END_TEST
 
-START_TEST(the_client_is_the_rightmost_untrusted_address)
+TEST(the_client_is_the_rightmost_untrusted_address)
 {
     static const struct {
         const char *trusted, *peer, *value, *client;
@@ -237,9 +234,8 @@ START_TEST(the_client_is_the_rightmost_untrusted_address)
         weft__cidr_close(&trusted);
     }
 }
-END_TEST
 
-START_TEST(forwarded_is_read_from_the_right_while_peers_are_trusted)
+TEST(forwarded_is_read_from_the_right_while_peers_are_trusted)
 {
     static const struct {
         const char *peer, *value, *expected; /* expected: client, host and proto */
@@ -302,7 +298,6 @@ START_TEST(forwarded_is_read_from_the_right_while_peers_are_trusted)
     }
     weft__cidr_close(&trusted);
 }
-END_TEST
 
 /* Return a peer with an address in 10.20.0.0/16. */
 static weft__peer neighbour(unsigned number)
@@ -315,7 +310,7 @@ static weft__peer neighbour(unsigned number)
 }
 
 /* If the hashes of neighbours collided, this test would exceed its time limit. */
-START_TEST(many_neighbouring_peers_are_counted_separately)
+TEST(many_neighbouring_peers_are_counted_separately)
 {
     enum { NEIGHBOURS = 32768 };
     weft__conn_limit peers = {0};
@@ -333,9 +328,8 @@ START_TEST(many_neighbouring_peers_are_counted_separately)
     ck_assert_uint_eq(peers.used, 0);
     weft__conn_limit_close(&peers);
 }
-END_TEST
 
-START_TEST(each_peer_has_its_own_handshake_rate)
+TEST(each_peer_has_its_own_handshake_rate)
 {
     weft__handshake_limit limit = {0};
     weft__peer first = neighbour(1), second = neighbour(2), local = {.is_unix = true};
@@ -354,9 +348,8 @@ START_TEST(each_peer_has_its_own_handshake_rate)
     ck_assert_double_eq(weft__handshake_limit_enter(&limit, &first, 110, 10, 1), 0);
     weft__handshake_limit_close(&limit);
 }
-END_TEST
 
-START_TEST(many_peers_do_not_evict_a_busy_peer)
+TEST(many_peers_do_not_evict_a_busy_peer)
 {
     weft__handshake_limit limit = {0};
     weft__peer busy = neighbour(0);
@@ -369,9 +362,8 @@ START_TEST(many_peers_do_not_evict_a_busy_peer)
     ck_assert_double_eq(weft__handshake_limit_enter(&limit, &busy, 100, 10, 1), -EAGAIN);
     weft__handshake_limit_close(&limit);
 }
-END_TEST
 
-START_TEST(a_peer_without_an_address_is_not_a_unix_peer)
+TEST(a_peer_without_an_address_is_not_a_unix_peer)
 {
     int pair[2], unconnected = socket(AF_INET, SOCK_STREAM, 0);
     weft__peer p;
@@ -383,22 +375,4 @@ START_TEST(a_peer_without_an_address_is_not_a_unix_peer)
     close(unconnected);
     close(pair[0]);
     close(pair[1]);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_address_is_parsed_and_written,
-    &a_list_contains_exactly_its_ranges,
-    &a_list_with_a_bad_range_is_refused_with_a_message,
-    &the_client_is_the_rightmost_untrusted_address,
-    &forwarded_is_read_from_the_right_while_peers_are_trusted,
-    &many_neighbouring_peers_are_counted_separately,
-    &each_peer_has_its_own_handshake_rate,
-    &many_peers_do_not_evict_a_busy_peer,
-    &a_peer_without_an_address_is_not_a_unix_peer,
-};
-
-int main(void)
-{
-    return run_suite("http_ip", tests, COUNT_OF(tests));
 }

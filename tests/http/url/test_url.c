@@ -1,5 +1,5 @@
 /* URLs: parsed, resolved against a base, and written. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
@@ -81,7 +81,7 @@ static const struct {
     {"ftp://a/b", "ftp", "", "a", 0, "/b", "", "", false},
 };
 
-START_TEST(a_url_is_parsed_into_its_parts)
+TEST(a_url_is_parsed_into_its_parts)
 {
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         weft_url url;
@@ -98,7 +98,6 @@ START_TEST(a_url_is_parsed_into_its_parts)
         ck_assert_ptr_null(url.memory);
     }
 }
-END_TEST
 
 static const char *const bad_urls[] = {
     "",
@@ -222,15 +221,14 @@ static const char *const bad_urls[] = {
     "x:%1",
 };
 
-START_TEST(invalid_urls_are_refused)
+TEST(invalid_urls_are_refused)
 {
     for (size_t i = 0; i < COUNT_OF(bad_urls); i++)
         ck_assert_msg(strcmp(round_trip(bad_urls[i]), "-22") == 0, "%s: %s", bad_urls[i],
                       round_trip(bad_urls[i]));
 }
-END_TEST
 
-START_TEST(a_refused_url_leaves_all_arguments_unchanged)
+TEST(a_refused_url_leaves_all_arguments_unchanged)
 {
     weft_url url, before, base;
     memset(&url, 0x5a, sizeof url);
@@ -243,9 +241,8 @@ START_TEST(a_refused_url_leaves_all_arguments_unchanged)
     ck_assert_str_eq(base.path, "/b");
     weft_url_close(&base);
 }
-END_TEST
 
-START_TEST(a_host_has_at_most_255_bytes)
+TEST(a_host_has_at_most_255_bytes)
 {
     for (size_t bytes = 250; bytes < 270; bytes++) {
         char text[300] = "http://";
@@ -254,9 +251,8 @@ START_TEST(a_host_has_at_most_255_bytes)
         ck_assert_str_eq(round_trip(text), bytes < 256 ? text : "-22");
     }
 }
-END_TEST
 
-START_TEST(a_url_is_written_in_canonical_form)
+TEST(a_url_is_written_in_canonical_form)
 {
     static const struct {
         const char *text, *written;
@@ -284,9 +280,8 @@ START_TEST(a_url_is_written_in_canonical_form)
         ck_assert_str_eq(round_trip(once), once);
     }
 }
-END_TEST
 
-START_TEST(writing_truncates_to_the_buffer)
+TEST(writing_truncates_to_the_buffer)
 {
     static const char text[] = "http://u@[::1]:81/a?b#c";
     weft_url url;
@@ -304,7 +299,6 @@ START_TEST(writing_truncates_to_the_buffer)
     }
     weft_url_close(&url);
 }
-END_TEST
 
 static const char *resolve(const char *base_text, const char *reference)
 {
@@ -322,7 +316,7 @@ static const char *resolve(const char *base_text, const char *reference)
     return out;
 }
 
-START_TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
+TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
 {
     static const struct {
         const char *reference, *result;
@@ -376,9 +370,8 @@ START_TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
         ck_assert_str_eq(resolve("http://a/b/c/d;p?q", cases[i].reference), cases[i].result);
     ck_assert_str_eq(resolve("x://a/b/c/d;p?q", "x:g"), "x:g");
 }
-END_TEST
 
-START_TEST(a_reference_inherits_missing_parts_from_its_base)
+TEST(a_reference_inherits_missing_parts_from_its_base)
 {
     static const struct {
         const char *base, *reference, *result;
@@ -424,21 +417,4 @@ START_TEST(a_reference_inherits_missing_parts_from_its_base)
         ck_assert_msg(strcmp(resolve(cases[i].base, cases[i].reference), cases[i].result) == 0,
                       "%s in %s: %s, expected %s", cases[i].reference, cases[i].base,
                       resolve(cases[i].base, cases[i].reference), cases[i].result);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_url_is_parsed_into_its_parts,
-    &invalid_urls_are_refused,
-    &a_refused_url_leaves_all_arguments_unchanged,
-    &a_host_has_at_most_255_bytes,
-    &a_url_is_written_in_canonical_form,
-    &writing_truncates_to_the_buffer,
-    &references_are_resolved_as_in_the_examples_of_rfc_3986,
-    &a_reference_inherits_missing_parts_from_its_base,
-};
-
-int main(void)
-{
-    return run_suite("url", tests, COUNT_OF(tests));
 }
