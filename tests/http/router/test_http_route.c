@@ -1,5 +1,6 @@
 /* Routes: the handler for a method, host and path, and the replies if there is none. */
 #include "http/http_support.h"
+#include "support/cases.h"
 #include "support/suite.h"
 
 static test_client client;
@@ -174,27 +175,20 @@ TEST(options_gets_a_reply_unless_it_has_a_route)
     weft_http_router_free(routes);
 }
 
+static void assert_bad_pattern(const char *pattern)
+{
+    int rc = weft_http_route(routes, "GET", pattern, reply_route, NULL);
+    ck_assert_msg(rc == -EINVAL, "\"%s\" was %d", pattern, rc);
+    ck_assert_any_error(-EINVAL);
+}
+
 TEST(a_bad_pattern_is_einval_with_a_message)
 {
-    static const char *const bad[] = {
-        "",          "a",
-        "/{",        "/}",
-        "/{}",       "/x{a}",
-        "/{a}x",     "/{a}{b}",
-        "/{a...}/b", "/{a}/{a}",
-        "/{1}",      "/{a-b}",
-        "/{...}",    "/a/../b",
-        "/.",        "*/a",
-        "*./a",      "a b/c",
-        "*.*.org/",  "a.org./",
-        "/{a..}",    "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}/{j}/{k}/{l}/{m}/{n}/{o}/{p}/{q}",
-    };
     open_routes();
-    for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        int rc = weft_http_route(routes, "GET", bad[i], reply_route, NULL);
-        ck_assert_msg(rc == -EINVAL, "\"%s\" was %d", bad[i], rc);
-        ck_assert_any_error(-EINVAL);
-    }
+    EACH_TEXT(assert_bad_pattern, "", "a", "/{", "/}", "/{}", "/x{a}", "/{a}x", "/{a}{b}",
+              "/{a...}/b", "/{a}/{a}", "/{1}", "/{a-b}", "/{...}", "/a/../b", "/.", "*/a", "*./a",
+              "a b/c", "*.*.org/", "a.org./", "/{a..}",
+              "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}/{j}/{k}/{l}/{m}/{n}/{o}/{p}/{q}");
     ck_assert_int_eq(weft_http_route(routes, "GE T", "/", reply_route, NULL), -EINVAL);
     ck_assert_int_eq(weft_http_route(routes, "", "/", reply_route, NULL), -EINVAL);
     ck_assert_int_eq(weft_http_route(routes, NULL, "/", NULL, NULL), -EINVAL);

@@ -1,4 +1,5 @@
 /* Percent-encoding in URLs and forms, and parameters of queries. */
+#include "support/cases.h"
 #include "support/suite.h"
 
 #include <weft/web.h>
@@ -99,35 +100,17 @@ static const char *params_of(const char *text)
     return out;
 }
 
+static void assert_params(const char *text, const char *params)
+{
+    ck_assert_str_eq(params_of(text), params);
+}
+
 TEST(parameters_are_returned_one_by_one)
 {
-    static const struct {
-        const char *text, *params;
-    } cases[] = {
-        {"", ""},
-        {"a", "[a|]"},
-        {"a=", "[a|]"},
-        {"a=b", "[a|b]"},
-        {"a=b&c=d", "[a|b][c|d]"},
-        {"a=b&a=c", "[a|b][a|c]"},
-        {"&", ""},
-        {"&&a=b&&c&", "[a|b][c|]"},
-        {"=b", "[|b]"},
-        {"=", "[|]"},
-        {"a=b=c", "[a|b=c]"},
-        {"a==", "[a|=]"},
-        {"a+b=c+d", "[a b|c d]"},
-        {"a%3Db=c%26d", "[a=b|c&d]"},
-        {"a%2Bb", "[a+b|]"},
-        {"%e2%82%ac=1", "[\xe2\x82\xac|1]"},
-        {"a;b=c", "[a;b|c]"},
-        {"a=%", "!"},
-        {"%=a", "!"},
-        {"a=%4&b=c", "![b|c]"},
-        {"a=b%00&c=d", "![c|d]"},
-        {"%00a=b&c=d", "![c|d]"},
-        {"a=%0", "!"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(params_of(cases[i].text), cases[i].params);
+    EACH_PAIR(assert_params, " -> ", "a -> [a|]", "a= -> [a|]", "a=b -> [a|b]",
+              "a=b&c=d -> [a|b][c|d]", "a=b&a=c -> [a|b][a|c]", "& -> ", "&&a=b&&c& -> [a|b][c|]",
+              "=b -> [|b]", "= -> [|]", "a=b=c -> [a|b=c]", "a== -> [a|=]", "a+b=c+d -> [a b|c d]",
+              "a%3Db=c%26d -> [a=b|c&d]", "a%2Bb -> [a+b|]", "%e2%82%ac=1 -> [\xe2\x82\xac|1]",
+              "a;b=c -> [a;b|c]", "a=% -> !", "%=a -> !", "a=%4&b=c -> ![b|c]",
+              "a=b%00&c=d -> ![c|d]", "%00a=b&c=d -> ![c|d]", "a=%0 -> !");
 }
