@@ -34,4 +34,16 @@ static inline void check_each_pair(void (*check)(const char *input, const char *
 #define EACH_TEXT(check, ...) check_each_text(check, CASES(__VA_ARGS__))
 #define EACH_PAIR(check, ...) check_each_pair(check, CASES(__VA_ARGS__))
 
+/* Assert that text contains each of count parts, or none of them. */
+static inline void assert_parts_in(const char *text, bool is_in, const char *const parts[],
+                                   size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg((strstr(text, parts[i]) != NULL) == is_in, "'%s' is%s in:\n%s", parts[i],
+                      is_in ? " not" : "", text);
+}
+
+#define ck_assert_has(text, ...) assert_parts_in(text, true, CASES(__VA_ARGS__))
+#define ck_assert_lacks(text, ...) assert_parts_in(text, false, CASES(__VA_ARGS__))
+
 #endif

@@ -16,27 +16,6 @@ static bool send_byte_by_byte(script_server *sv, weft_stream *s)
     return false;
 }
 
-/* Return the status or the error. Store the field X-Field and the body of the response. */
-static int get_head(const script_step *steps, char *field, char *body, size_t room)
-{
-    script_server sv;
-    weft_fetch *f;
-    char *text;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    int status = weft_fetch_get(fetcher, url_of(&sv, "/"), &f);
-    if (status >= 0) {
-        const char *value = weft_fetch_header(f, "X-Field");
-        snprintf(field, room, "%s", value != NULL ? value : "");
-        ck_assert_int_ge(weft_fetch_read_all(f, &text), 0);
-        snprintf(body, room, "%s", text);
-        weft_fetch_close(f);
-    }
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
-    return status;
-}
-
 typedef struct row {
     const char *reply;
     int status;
@@ -47,17 +26,19 @@ typedef struct row {
 static void check_rows(const row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        char field[200] = "", body[200] = "";
         byte_by_byte_reply = rows[i].reply;
         const script_step steps[] = {{.reply = rows[i].reply, .closes = true},
                                      {.handle = send_byte_by_byte}};
         for (size_t k = 0; k < COUNT_OF(steps); k++) {
-            int status = get_head(&steps[k], field, body, sizeof field);
+            open_site(&steps[k], 1);
+            int status = get("/");
             ck_assert_msg(status == rows[i].status, "row %zu, step %zu: %d", i, k, status);
-            if (status < 0)
-                continue;
-            ck_assert_str_eq(field, rows[i].field);
-            ck_assert_str_eq(body, rows[i].body);
+            if (status >= 0) {
+                ck_assert_str_eq(weft_fetch_header(fetch, "X-Field"), rows[i].field);
+                assert_body(rows[i].body);
+                weft_fetch_close(fetch);
+            }
+            close_site();
         }
     }
 }
@@ -123,18 +104,13 @@ TEST(different_content_lengths_of_a_response_are_refused)
 
 TEST(the_length_of_a_response_to_head_is_the_merged_one)
 {
-    static const script_step steps[] = {{.reply = HEAD "Content-Length: 7, 7\r\n\r\n"}};
-    script_server sv;
-    weft_fetch *f;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    const weft_fetch_request head = {.method = "HEAD", .url = url_of(&sv, "/")};
-    ck_assert_int_eq(weft_fetch_send(fetcher, &head, &f), 200);
-    ck_assert_int_eq(weft_fetch_length(f), 7);
-    ck_assert_str_eq(weft_fetch_header(f, "Content-Length"), "7");
-    weft_fetch_close(f);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
+    open_site(STEPS({.reply = HEAD "Content-Length: 7, 7\r\n\r\n"}));
+    const weft_fetch_request head = {.method = "HEAD", .url = url_of(&site, "/")};
+    ck_assert_int_eq(weft_fetch_send(fetcher, &head, &fetch), 200);
+    ck_assert_int_eq(weft_fetch_length(fetch), 7);
+    ck_assert_str_eq(weft_fetch_header(fetch, "Content-Length"), "7");
+    weft_fetch_close(fetch);
+    close_site();
 }
 
 TEST(a_folded_head_over_the_limit_is_refused)
@@ -142,11 +118,8 @@ TEST(a_folded_head_over_the_limit_is_refused)
     static char reply[9000] = HEAD "X-Field: a\r\n b\r\nX-Long: ";
     memset(reply + strlen(reply), 'x', 8000);
     const script_step steps[] = {{.reply = reply}};
-    script_server sv;
-    weft_fetch *f;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.head_bytes_max = 4096});
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -EMSGSIZE);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
+    open_site(steps, 1);
+    use_fetcher((weft_fetcher_options){.head_bytes_max = 4096});
+    ck_assert_int_eq(get("/"), -EMSGSIZE);
+    close_site();
 }
