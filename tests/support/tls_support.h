@@ -69,11 +69,11 @@ static inline void handshake(tls_pair *p)
  * Create both contexts. By default the server has the certificate for localhost and the client
  * trusts it.
  */
-static inline void new_tls_pair(tls_pair *p, const weft_tls_options *server,
-                                const weft_tls_options *client)
+static inline void new_tls_pair(tls_pair *p, const weft_tls_options *for_server,
+                                const weft_tls_options *for_client)
 {
-    weft_tls_options s = server != NULL ? *server : (weft_tls_options){0};
-    weft_tls_options c = client != NULL ? *client : (weft_tls_options){0};
+    weft_tls_options s = for_server != NULL ? *for_server : (weft_tls_options){0};
+    weft_tls_options c = for_client != NULL ? *for_client : (weft_tls_options){0};
     make_local_cert();
     if (s.identity.cert_pem == NULL && s.identity.cert_file == NULL && s.choose == NULL)
         s.identity = (weft_tls_identity){.cert_pem = local_cert, .key_pem = local_key};
@@ -85,10 +85,10 @@ static inline void new_tls_pair(tls_pair *p, const weft_tls_options *server,
     ck_assert_msg(p->client_tls != NULL, "%s", p->client_tls == NULL ? weft_error()->message : "");
 }
 
-static inline void open_tls_pair(tls_pair *p, const weft_tls_options *server,
-                                 const weft_tls_options *client)
+static inline void open_tls_pair(tls_pair *p, const weft_tls_options *for_server,
+                                 const weft_tls_options *for_client)
 {
-    new_tls_pair(p, server, client);
+    new_tls_pair(p, for_server, for_client);
     handshake(p);
     ck_assert_good(p->client_rc);
     ck_assert_good(p->server_rc);
