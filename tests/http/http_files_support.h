@@ -95,7 +95,6 @@ static inline void create_tree(void)
     create_link(tree_path("secret.txt"), "root/absolute");
 }
 
-static test_client client;
 static weft_http_files *files;
 
 static inline void files_open(const weft_http_files_options *options)

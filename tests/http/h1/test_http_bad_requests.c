@@ -16,7 +16,6 @@
 #define CHUNKED POST ENCODING "chunked\r\n\r\n"
 #define NEXT "GET /smuggled HTTP/1.1\r\n" HOST "\r\n"
 
-static test_client client;
 static bool was_smuggled;
 
 static int reply_after_body(weft_http_request *r, void *ctx)

@@ -12,7 +12,6 @@ static script_server upstream;
 static test_server front;
 static weft_http_proxy *proxy;
 static weft_http_options front_options; /* set before chain_open */
-static test_client client;
 
 /* Open a front server that forwards to a URL. */
 static inline void chain_open_at(const char *url, const weft_http_proxy_options *options)

@@ -11,8 +11,6 @@
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 #define NEXT "GET /next HTTP/1.1\r\n" HOST "\r\n"
 
-static test_client client;
-
 /* Reply with the path, by default. /large has a long reply. /read reads the request's body. */
 #define LARGE ((size_t)1 << 20)
 static char large[LARGE];
@@ -44,9 +42,8 @@ static int handle_path(weft_http_request *r, void *ctx)
 
 TEST(a_client_that_half_closes_gets_its_reply)
 {
-    client_exchange(&client, handle_path, NULL, NULL, GET NEXT);
-    ck_assert_ptr_nonnull(strstr(client.received, "[/]"));
-    ck_assert_ptr_nonnull(strstr(client.received, "[/next]"));
+    exchange(handle_path, GET NEXT);
+    ck_assert_has(client.received, "[/]", "[/next]");
 }
 
 TEST(a_request_with_an_incomplete_head_gets_no_reply)
@@ -75,7 +72,7 @@ TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
     };
     for (size_t i = 0; i < COUNT_OF(incomplete); i++) {
         trail[0] = '\0';
-        ck_assert_str_eq(client_exchange(&client, handle_path, NULL, NULL, incomplete[i]), "");
+        ck_assert_str_eq(exchange(handle_path, incomplete[i]), "");
         ck_assert_trail("broken ");
     }
     assert_nothing_pending();
@@ -147,8 +144,7 @@ static size_t receive_to_end(void)
 
 TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    start_client(handle_path, NULL, NULL, "GET /large HTTP/1.1\r\n" HOST "\r\n");
     send_args s = {client.fd, NEXT, sizeof NEXT - 1, 100};
     weft_fiber f = weft_spin(send_repeatedly, &s);
     let_run();
@@ -156,34 +152,31 @@ TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
     ck_assert_int_eq(weft_await(f), 0);
     client_send(&client, "GET /last HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     ck_assert_uint_gt(receive_to_end(), LARGE);
-    ck_assert_ptr_nonnull(strstr(client.received, "[/last]"));
+    ck_assert_has(client.received, "[/last]");
     ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(a_small_unread_body_is_skipped)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "POST /a HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
-                         "POST /b HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
-                         "5\r\nhello\r\n0\r\nX: y\r\n\r\n" NEXT "POST /c HTTP/1.1\r\n" HOST
-                         "Content-Length: 5\r\n\r\nhe");
+    start_client(handle_path, NULL, NULL,
+                 "POST /a HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
+                 "POST /b HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                 "5\r\nhello\r\n0\r\nX: y\r\n\r\n" NEXT "POST /c HTTP/1.1\r\n" HOST
+                 "Content-Length: 5\r\n\r\nhe");
     client_expect(&client, "[/c]"); /* before the body has arrived */
     client_send(&client, "llo" NEXT);
-    while (count_in(client.received, "[/next]") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
-    ck_assert_ptr_null(strstr(client.received, "Connection: close"));
+    expect_times("[/next]", 2);
+    ck_assert_lacks(client.received, "Connection: close");
     ck_assert_int_eq(client_close(&client), 0);
 }
 
 /* Send a body that is too large to skip. The reply must arrive while the client still sends. */
 static void expect_reply_while_sending(const char *head, size_t body_bytes)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, head);
+    start_client(handle_path, NULL, NULL, head);
     send_args s = {client.fd, large, 4096, body_bytes / 4096};
     weft_fiber f = weft_spin(send_repeatedly, &s);
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 200);
+    expect_status(200);
     ck_assert_str_eq(body_of(client.received), "[/]");
     (void)weft_stop(f, 0); /* the fiber may still send */
     client_close(&client);
@@ -241,8 +234,8 @@ TEST(read_all_of_a_chunked_body_frees_the_memory_of_its_growth)
     static char chunk[4096];
     size_t used_bytes;
     memset(chunk, 'a', sizeof chunk);
-    client_open(&client, read_body_at_once, &used_bytes, NULL);
-    client_send(&client, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    start_client(read_body_at_once, &used_bytes, NULL,
+                 "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
     for (size_t i = 0; i < WHOLE_BYTES / sizeof chunk - 1; i++) {
         client_send(&client, "1000\r\n");
         client_send_bytes(&client, chunk, sizeof chunk);
@@ -256,8 +249,7 @@ TEST(read_all_of_a_chunked_body_frees_the_memory_of_its_growth)
 
 TEST(the_last_reply_arrives_while_the_client_sends_more_requests)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    start_client(handle_path, NULL, NULL, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     send_args s = {client.fd, NEXT, sizeof NEXT - 1, 2000};
     weft_fiber f = weft_spin(send_repeatedly, &s);
     client_receive_all(&client);
@@ -272,37 +264,32 @@ TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
                                   "Expect: 100-continue\r\n\r\n%s";
     char text[256];
     snprintf(text, sizeof text, request, "/", "");
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, text); /* without the body */
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 200);
-    ck_assert_ptr_nonnull(strstr(client.received, "Connection: close"));
+    start_client(handle_path, NULL, NULL, text); /* without the body */
+    expect_status(200);
+    ck_assert_has(client.received, "Connection: close");
     client_close(&client);
 
     snprintf(text, sizeof text, request, "/", "hello" NEXT);
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, text); /* with the body, which must not be parsed as a request */
+    start_client(handle_path, NULL, NULL,
+                 text); /* with the body, which must not be parsed as a request */
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
     client_close(&client);
 
     snprintf(text, sizeof text, request, "/read", "hello" NEXT);
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, text); /* with the body, which the handler reads */
+    start_client(handle_path, NULL, NULL, text); /* with the body, which the handler reads */
     client_expect(&client, "[/next]");
-    ck_assert_ptr_nonnull(strstr(client.received, "read 5"));
+    ck_assert_has(client.received, "read 5");
     ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET / HTTP/1.0\r\n\r\n" NEXT);
+    start_client(handle_path, NULL, NULL, "GET / HTTP/1.0\r\n\r\n" NEXT);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
     client_close(&client);
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" NEXT);
+    start_client(handle_path, NULL, NULL, "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" NEXT);
     client_expect(&client, "[/next]");
     ck_assert_uint_eq(count_in(client.received, "Connection: keep-alive"), 1);
     ck_assert_int_eq(client_close(&client), 0);
@@ -328,8 +315,7 @@ TEST(cancelling_a_connection_at_any_stage_releases_everything)
     warm_up();
     for (size_t i = 0; i < COUNT_OF(stages); i++) {
         size_t open = count_descriptors();
-        client_open(&client, handle_path, NULL, NULL);
-        client_send(&client, stages[i]);
+        start_client(handle_path, NULL, NULL, stages[i]);
         let_run();
         ck_assert_int_eq(weft_state_of(client.fiber), WEFT_WAITING);
         ck_assert_int_eq(weft_cancel(client.fiber), 0);
@@ -348,8 +334,7 @@ TEST(a_client_that_closes_at_any_stage_leaves_nothing_open)
         if (strstr(stages[i], "/stuck") != NULL)
             continue; /* this handler does not use the connection */
         size_t open = count_descriptors();
-        client_open(&client, handle_path, NULL, NULL);
-        client_send(&client, stages[i]);
+        start_client(handle_path, NULL, NULL, stages[i]);
         let_run();
         weft_close(client.fd);
         (void)weft_await(client.fiber);
@@ -416,11 +401,9 @@ TEST(long_targets_and_late_headers_are_logged)
     logged[0] = '\0';
     client_exchange(&client, handle_path, NULL, &o,
                     "GET /0123456789012345678901234567890123456789");
-    ck_assert_ptr_nonnull(strstr(logged, "unix GET /012345678"));
-    ck_assert_ptr_nonnull(strstr(logged, "  0 414 17 a request line that is too long;"));
+    ck_assert_has(logged, "unix GET /012345678", "  0 414 17 a request line that is too long;");
     logged[0] = '\0';
-    client_open(&client, handle_path, NULL, &o);
-    client_send(&client, "GET /a");
+    start_client(handle_path, NULL, &o, "GET /a");
     client_receive_all(&client);
     client_close(&client);
     ck_assert_str_eq(logged, "unix GET /a  0 408 20 headers arrived too slowly;");
@@ -436,11 +419,10 @@ static int reply_method(weft_http_request *r, void *ctx)
 
 TEST(an_unknown_method_reaches_the_handler)
 {
-    client_exchange(&client, reply_method, NULL, NULL,
-                    "FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"
-                    "foo / HTTP/1.1\r\n" HOST "\r\n"
-                    "PURGE / HTTP/1.1\r\n" HOST "\r\n"
-                    "FOO / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    exchange(reply_method, "FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"
+                           "foo / HTTP/1.1\r\n" HOST "\r\n"
+                           "PURGE / HTTP/1.1\r\n" HOST "\r\n"
+                           "FOO / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     ck_assert_uint_eq(count_in(client.received, "\r\n\r\n[FOO]"), 2);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 501 "), 2);
     ck_assert_uint_eq(count_in(client.received, "Connection: close"), 1);

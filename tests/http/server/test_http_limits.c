@@ -7,8 +7,6 @@
 
 #define REQUEST "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-static test_client client;
-
 static int reply_yes(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -30,7 +28,7 @@ static void expect_refusal(int status)
     client_receive_all(&client);
     ck_assert_int_eq(status_of(client.received), status);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 "), 1);
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nConnection: close\r\n"));
+    ck_assert_has(client.received, "\r\nConnection: close\r\n");
     client_close(&client);
     assert_nothing_pending();
 }
@@ -40,8 +38,7 @@ static void expect_two_replies(void)
 {
     client_expect(&client, "\r\n\r\nyes");
     client_send(&client, REQUEST);
-    while (count_in(client.received, "\r\n\r\nyes") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    expect_times("\r\n\r\nyes", 2);
     ck_assert_int_eq(client_close(&client), 0);
 }
 
@@ -52,8 +49,7 @@ TEST(a_request_line_over_its_limit_is_414)
     for (int extra = 0; extra <= 1; extra++) { /* "GET /aaa HTTP/1.1" */
         snprintf(text, sizeof text, "GET /%0*d HTTP/1.1\r\nHost: a\r\n\r\n",
                  40 - (int)sizeof "GET / HTTP/1.1" + 1 + extra, 0);
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, text);
+        start_client(reply_yes, NULL, &o, text);
         if (extra == 0)
             expect_two_replies();
         else
@@ -63,8 +59,7 @@ TEST(a_request_line_over_its_limit_is_414)
 
 TEST(an_unterminated_request_line_is_414)
 {
-    client_open(&client, reply_yes, NULL, NULL);
-    client_send(&client, "GET /");
+    start_client(reply_yes, NULL, NULL, "GET /");
     for (int i = 0; i < 1024; i++)
         client_send(&client, "0123456789");
     expect_refusal(414);
@@ -78,8 +73,7 @@ TEST(headers_with_too_many_bytes_are_431)
     for (int extra = 0; extra <= 1; extra++) {
         snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: a\r\nX: %0*d\r\n\r\n",
                  100 - before + extra, 0);
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, text);
+        start_client(reply_yes, NULL, &o, text);
         if (extra == 0)
             expect_two_replies();
         else
@@ -91,8 +85,7 @@ TEST(too_many_headers_are_431)
 {
     const weft_http_options o = {.limits = {.headers_max = 20}};
     for (int extra = 0; extra <= 1; extra++) {
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, "GET / HTTP/1.1\r\nHost: a\r\n");
+        start_client(reply_yes, NULL, &o, "GET / HTTP/1.1\r\nHost: a\r\n");
         for (int i = 0; i < 19 + extra; i++)
             client_send(&client, "X: y\r\n");
         client_send(&client, "\r\n");
@@ -116,16 +109,14 @@ TEST(a_body_over_its_limit_is_413)
     };
     const weft_http_options o = {.limits = {.body_bytes_max = 8}};
     for (size_t i = 0; i < COUNT_OF(over); i++) {
-        client_open(&client, reply_body_length, NULL, &o);
-        client_send(&client, over[i]);
+        start_client(reply_body_length, NULL, &o, over[i]);
         expect_refusal(413);
     }
-    client_open(&client, reply_body_length, NULL, &o);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n12345678"
-                         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-                         "4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n");
-    while (count_in(client.received, "8 bytes") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    start_client(reply_body_length, NULL, &o,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n12345678"
+                 "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                 "4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n");
+    expect_times("8 bytes", 2);
     ck_assert_int_eq(client_close(&client), 0);
 }
 
@@ -140,8 +131,8 @@ static int raise_body_limit(weft_http_request *r, void *ctx)
 TEST(a_handler_may_change_the_limit_of_a_body)
 {
     const weft_http_options o = {.limits = {.body_bytes_max = 8}};
-    client_open(&client, raise_body_limit, NULL, &o);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
+    start_client(raise_body_limit, NULL, &o,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
     client_expect(&client, "10 bytes");
     ck_assert_int_eq(client_close(&client), 0);
 }
@@ -149,13 +140,12 @@ TEST(a_handler_may_change_the_limit_of_a_body)
 TEST(the_last_reply_of_a_connection_has_connection_close)
 {
     const weft_http_options o = {.limits = {.requests_max = 3}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST REQUEST REQUEST REQUEST REQUEST);
+    start_client(reply_yes, NULL, &o, REQUEST REQUEST REQUEST REQUEST REQUEST);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 200 OK"), 3);
     ck_assert_uint_eq(count_in(client.received, "Connection: close"), 1);
     const char *third = strstr(client.received, "Connection: close");
-    ck_assert_ptr_null(strstr(third, "HTTP/1.1"));
+    ck_assert_lacks(third, "HTTP/1.1");
     client_close(&client);
 }
 
@@ -171,8 +161,7 @@ TEST(a_client_that_sends_nothing_is_closed_without_a_reply)
 TEST(headers_that_do_not_arrive_in_time_are_408)
 {
     const weft_http_options o = {.limits = {.head_s = 0.02}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, "GET / HTTP/1.1\r\nHost:");
+    start_client(reply_yes, NULL, &o, "GET / HTTP/1.1\r\nHost:");
     expect_refusal(408);
 }
 
@@ -189,11 +178,9 @@ TEST(headers_that_arrive_slowly_are_408)
 {
     const weft_http_options o = {
         .limits = {.head_s = 0.05, .headers_max = SIZE_MAX, .head_bytes_max = SIZE_MAX}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, "GET / HTTP/1.1\r\n");
+    start_client(reply_yes, NULL, &o, "GET / HTTP/1.1\r\n");
     weft_fiber send_slowly = weft_spin(drip_headers, &client);
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 408);
+    expect_status(408);
     ck_assert_int_eq(weft_stop(send_slowly, 0), 0);
     client_close(&client);
 }
@@ -201,11 +188,10 @@ TEST(headers_that_arrive_slowly_are_408)
 TEST(an_idle_connection_is_closed_after_idle_s)
 {
     const weft_http_options o = {.limits = {.idle_s = 0.02, .first_byte_s = INFINITY}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
+    start_client(reply_yes, NULL, &o, REQUEST);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
-    ck_assert_ptr_null(strstr(client.received, "Connection: close"));
+    ck_assert_lacks(client.received, "Connection: close");
     ck_assert_int_eq(client_close(&client), 0);
     assert_nothing_pending();
 }
@@ -214,8 +200,7 @@ TEST(an_idle_connection_is_closed_after_idle_s)
 TEST(a_connection_that_was_idle_for_one_second_still_works)
 {
     const weft_http_options o = {.limits = {.idle_s = INFINITY}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
+    start_client(reply_yes, NULL, &o, REQUEST);
     client_expect(&client, "yes");
     weft_sleep(is_sim() ? 1.5 : 1.01);
     expect_two_replies();
@@ -258,7 +243,7 @@ TEST(a_body_below_the_minimum_rate_is_408)
     upload_slowly(&o, 1, 0.002, &n);
     ck_assert_int_eq(n, -ETIMEDOUT);
     ck_assert_int_eq(status_of(client.received), 408);
-    ck_assert_ptr_nonnull(strstr(client.received, "Connection: close"));
+    ck_assert_has(client.received, "Connection: close");
 }
 
 /* Only on sim: with virtual time the load of the machine does not affect the result. */
@@ -300,8 +285,7 @@ TEST(a_client_that_does_not_read_its_reply_is_disconnected)
     const weft_http_options o = {.limits = {.slow_s = 0.05}};
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
         int rc = 0;
-        client_open(&client, handlers[i], &rc, &o);
-        client_send(&client, REQUEST);
+        start_client(handlers[i], &rc, &o, REQUEST);
         (void)weft_await(client.fiber);
         ck_assert_int_eq(rc, -ETIMEDOUT);
         weft_close(client.fd);
@@ -330,8 +314,7 @@ TEST(a_long_reply_at_the_minimum_rate_is_sent_completely)
         return;
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
         int rc = -1;
-        client_open(&client, handlers[i], &rc, &o);
-        client_send(&client, REQUEST);
+        start_client(handlers[i], &rc, &o, REQUEST);
         weft_shutdown(client.fd, SHUT_WR);
         ck_assert_uint_gt(read_slowly(8192, 4), LARGE); /* 2,048 s */
         ck_assert_int_ge(rc, 0);
@@ -345,8 +328,7 @@ TEST(a_reply_below_the_minimum_rate_is_aborted)
     int rc = 0;
     if (!is_sim())
         return;
-    client_open(&client, reply_large, &rc, &o);
-    client_send(&client, REQUEST);
+    start_client(reply_large, &rc, &o, REQUEST);
     ck_assert_uint_lt(read_slowly(512, 1), LARGE);
     ck_assert_int_eq(rc, -ETIMEDOUT);
     client_close(&client);
@@ -357,19 +339,16 @@ TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
     const weft_http_options o = {.limits = {.slow_s = 0.05, .idle_s = 3600}};
     if (is_sim())
         return;
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
+    start_client(reply_yes, NULL, &o, REQUEST);
     ck_assert_int_eq(weft_await(client.fiber), 0);
     weft_close(client.fd);
     assert_nothing_pending();
     /* After the response is read, only idle_s applies. */
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
+    start_client(reply_yes, NULL, &o, REQUEST);
     client_expect(&client, "\r\n\r\nyes");
     weft_sleep(1.2); /* an idle connection frees its buffers after 1 s */
     client_send(&client, REQUEST);
-    while (count_in(client.received, "\r\n\r\nyes") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    expect_times("\r\n\r\nyes", 2);
     ck_assert_int_eq(client_close(&client), 0);
 }
 
@@ -392,9 +371,9 @@ TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected)
 {
     const weft_http_options o = {.limits = {.slow_s = 0.2}};
     ssize_t read = 0;
-    client_open(&client, fill_buffers_then_read_body, &read, &o);
-    client_send(&client, "GET /much HTTP/1.1\r\nHost: a\r\n\r\n"
-                         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    start_client(fill_buffers_then_read_body, &read, &o,
+                 "GET /much HTTP/1.1\r\nHost: a\r\n\r\n"
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
     ck_assert_int_eq(weft_await(client.fiber), 0);
     ck_assert_int_eq(read, -ETIMEDOUT);
     weft_close(client.fd);
@@ -412,10 +391,9 @@ TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
     ck_assert_ptr_nonnull(tls);
     const weft_http_options o = {.limits = {.head_s = 0.05}, .tls = tls};
     for (size_t i = 0; i < COUNT_OF(sent); i++) {
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, sent[i]);
+        start_client(reply_yes, NULL, &o, sent[i]);
         client_receive_all(&client);
-        ck_assert_ptr_null(strstr(client.received, "yes"));
+        ck_assert_lacks(client.received, "yes");
         ck_assert_int_lt(client_close(&client), 0);
         assert_nothing_pending();
     }
@@ -430,8 +408,8 @@ TEST(infinite_limits_disable_all_checks)
     const weft_http_options o = {.limits = {SIZE_MAX, SIZE_MAX, SIZE_MAX, UINT64_MAX, SIZE_MAX,
                                             SIZE_MAX, SIZE_MAX, INFINITY, INFINITY, INFINITY,
                                             1e-300, INFINITY}};
-    client_open(&client, reply_body_length, NULL, &o);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab");
+    start_client(reply_body_length, NULL, &o,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab");
     let_run();
     client_send(&client, "c");
     client_expect(&client, "3 bytes");

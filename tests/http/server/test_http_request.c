@@ -8,8 +8,6 @@
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 
-static test_client client;
-
 static const char *text_or_dash(const char *text)
 {
     return text != NULL ? text : "-";
@@ -29,15 +27,13 @@ static int reply_fields(weft_http_request *r, void *ctx)
 
 TEST(forms_queries_and_cookies_are_decoded)
 {
-    client_exchange(&client, reply_fields, NULL, NULL,
-                    "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST
-                    "Cookie: c=1; x\r\nCookie: d=\"2\"\r\n"
-                    "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n"
-                    "Content-Length: 13\r\n\r\na=x%26y&b=1+2");
+    exchange(reply_fields,
+             "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST "Cookie: c=1; x\r\nCookie: d=\"2\"\r\n"
+             "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n"
+             "Content-Length: 13\r\n\r\na=x%26y&b=1+2");
     ck_assert_str_eq(body_of(client.received), "form x&y 1 2 0 query A b - cookie 1 2");
-    client_exchange(&client, reply_fields, NULL, NULL,
-                    "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
-                    "Content-Length: 3\r\n\r\na=x");
+    exchange(reply_fields, "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
+                           "Content-Length: 3\r\n\r\na=x");
     char expected[64];
     snprintf(expected, sizeof expected, "form - - %d query  - cookie - -", -EINVAL);
     ck_assert_str_eq(body_of(client.received), expected);
@@ -54,10 +50,9 @@ static int set_cookies(weft_http_request *r, void *ctx)
 
 TEST(each_cookie_has_its_own_header)
 {
-    client_exchange(&client, set_cookies, NULL, NULL, GET);
+    exchange(set_cookies, GET);
     ck_assert_uint_eq(count_in(client.received, "\r\nSet-Cookie: "), 2);
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nSet-Cookie: b=2\r\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "HttpOnly"));
+    ck_assert_has(client.received, "\r\nSet-Cookie: b=2\r\n", "HttpOnly");
 }
 
 static int reply_origin(weft_http_request *r, void *ctx)
@@ -74,7 +69,7 @@ TEST(forwarding_headers_count_only_from_a_trusted_proxy)
         "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n\r\n";
     const weft_http_options trusts_unix = {.trusted_peers = "unix, 10.0.0.0/8"};
     const weft_http_options trusts_loopback = {.trusted_peers = "127.0.0.1"};
-    client_exchange(&client, reply_origin, NULL, NULL, request);
+    exchange(reply_origin, request);
     ck_assert_str_eq(body_of(client.received), "http a unix");
     client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
     ck_assert_str_eq(body_of(client.received), "http a unix");
@@ -153,10 +148,9 @@ TEST(the_last_value_of_a_forwarding_header_counts)
 
 TEST(the_host_of_an_absolute_target_replaces_the_host_header)
 {
-    client_exchange(&client, reply_origin, NULL, NULL,
-                    "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
+    exchange(reply_origin, "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
     ck_assert_str_eq(body_of(client.received), "http b.org unix");
-    client_exchange(&client, reply_origin, NULL, NULL, "GET / HTTP/1.0\r\n\r\n");
+    exchange(reply_origin, "GET / HTTP/1.0\r\n\r\n");
     ck_assert_str_eq(body_of(client.received), "http  unix");
 }
 
@@ -177,15 +171,14 @@ static int upgrade_to_echo(weft_http_request *r, void *ctx)
 TEST(an_upgraded_stream_includes_input_that_already_arrived)
 {
     int rc = 0;
-    client_open(&client, upgrade_to_echo, &rc, NULL);
-    client_send(&client, "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
-                         "Upgrade: other, Echo\r\n\r\none\nGET / HTTP/1.1\nthr");
+    start_client(upgrade_to_echo, &rc, NULL,
+                 "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
+                 "Upgrade: other, Echo\r\n\r\none\nGET / HTTP/1.1\nthr");
     client_expect(&client, "<GET / HTTP/1.1>\n");
     client_send(&client, "ee\n");
     weft_shutdown(client.fd, SHUT_WR);
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 101);
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nUpgrade: echo\r\n"));
+    expect_status(101);
+    ck_assert_has(client.received, "\r\nUpgrade: echo\r\n");
     ck_assert_str_eq(body_of(client.received), "<one>\n<GET / HTTP/1.1>\n<three>\n");
     ck_assert_int_eq(client_close(&client), 0);
 }
@@ -226,13 +219,10 @@ static int send_events(weft_http_request *r, void *ctx)
 TEST(events_are_sent_without_buffering_until_the_client_closes)
 {
     int rc = 0;
-    client_open(&client, send_events, &rc, NULL);
-    client_send(&client, GET);
+    start_client(send_events, &rc, NULL, GET);
     client_expect(&client, "data: again\n\n");
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Type: text/event-stream\r\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "event: name\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "id: 7\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "data: two\n"));
+    ck_assert_has(client.received, "\r\nContent-Type: text/event-stream\r\n", "event: name\n",
+                  "id: 7\n", "data: two\n");
     ck_assert_uint_eq(count_in(client.received, "data: again"), 1);
     client_close(&client);
     ck_assert_int_lt(rc, 0);
