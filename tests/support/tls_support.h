@@ -110,4 +110,24 @@ static inline void close_tls_pair(tls_pair *p)
     free_tls_pair(p);
 }
 
+static inline void close_ends(tls_pair *p)
+{
+    ck_assert_good(weft_stream_close(&p->client));
+    ck_assert_good(weft_stream_close(&p->server));
+}
+
+/* Write and flush a text. */
+static inline void send_text(weft_stream *s, const char *text)
+{
+    ck_assert_int_eq(weft_stream_puts(s, text), (ssize_t)strlen(text));
+    ck_assert_int_eq(weft_stream_flush(s), 0);
+}
+
+/* Send a line from one stream to the other. */
+static inline void assert_line_passes(weft_stream *from, weft_stream *to)
+{
+    send_text(from, "a line\n");
+    ck_assert_line(to, "a line");
+}
+
 #endif

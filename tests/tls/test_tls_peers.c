@@ -138,12 +138,12 @@ TEST(curl_fetches_with_tls_1_2_and_1_3)
 
 TEST(curl_sends_a_client_certificate)
 {
-    test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
-    test_cert alice = issue_cert((cert_options){.subject = "alice", .issuer = &ca});
-    char *cert = write_temp_file(alice.cert_pem), *key = write_temp_file(alice.key_pem);
+    test_cert *ca = issue_ca("ca");
+    test_cert *alice = issue_for(ca, "alice", NULL);
+    char *cert = write_temp_file(alice->cert_pem), *key = write_temp_file(alice->key_pem);
     service s = {0};
     start_service(&s,
-                  &(weft_tls_options){.ca_pem = ca.cert_pem, .verify = WEFT_TLS_VERIFY_REQUIRED});
+                  &(weft_tls_options){.ca_pem = ca->cert_pem, .verify = WEFT_TLS_VERIFY_REQUIRED});
     char *text = run_program(ARGV("curl", "-sS", "--cacert", s.cert_path, "--cert", cert, "--key",
                                   key, "--noproxy", "*", s.url),
                              "", NULL);
@@ -160,8 +160,7 @@ TEST(curl_sends_a_client_certificate)
     stop_service(&s);
     remove_temp_file(cert);
     remove_temp_file(key);
-    free_cert(&alice);
-    free_cert(&ca);
+    free_certs();
 }
 
 TEST(s_client_resumes_a_session)

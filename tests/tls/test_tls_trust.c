@@ -26,19 +26,18 @@ TEST(names_in_any_case_and_addresses_can_be_requested)
 {
     static const char *const good[] = {"localhost", "LocalHost", "localhost.",
                                        "127.0.0.1", "[::1]",     "::1"};
-    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost,IP:127.0.0.1,IP:::1"});
-    weft_tls_options server = {.identity = identity_of(&cert)}, client = {.ca_pem = cert.cert_pem};
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost,IP:127.0.0.1,IP:::1"});
+    weft_tls_options server = {.identity = identity_of(cert)}, client = {.ca_pem = cert->cert_pem};
     tls_pair p = {0};
     new_tls_pair(&p, &server, &client);
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         p.name = good[i];
         handshake(&p);
         ck_assert_good(p.client_rc);
-        ck_assert_int_eq(weft_stream_close(&p.client), 0);
-        ck_assert_int_eq(weft_stream_close(&p.server), 0);
+        close_ends(&p);
     }
     free_tls_pair(&p);
-    free_cert(&cert);
+    free_certs();
 }
 
 TEST(a_wildcard_covers_one_whole_label)
@@ -51,8 +50,8 @@ TEST(a_wildcard_covers_one_whole_label)
                  {"example.org", false},
                  {"a.b.example.org", false},
                  {"foo.example.net", false}};
-    test_cert cert = issue_cert((cert_options){.names = "DNS:*.example.org,DNS:f*.example.net"});
-    weft_tls_options server = {.identity = identity_of(&cert)}, client = {.ca_pem = cert.cert_pem};
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:*.example.org,DNS:f*.example.net"});
+    weft_tls_options server = {.identity = identity_of(cert)}, client = {.ca_pem = cert->cert_pem};
     tls_pair p = {0};
     new_tls_pair(&p, &server, &client);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -60,20 +59,19 @@ TEST(a_wildcard_covers_one_whole_label)
         handshake(&p);
         ck_assert_int_eq(p.client_rc, cases[i].is_good ? 0 : -EACCES);
         if (cases[i].is_good) {
-            ck_assert_int_eq(weft_stream_close(&p.client), 0);
-            ck_assert_int_eq(weft_stream_close(&p.server), 0);
+            close_ends(&p);
         }
     }
     free_tls_pair(&p);
-    free_cert(&cert);
+    free_certs();
 }
 
 /* OpenSSL treats such a name as a suffix that matches any host below it. */
 TEST(a_name_that_begins_with_a_dot_is_refused)
 {
     static const char *const bad[] = {".example.org", ".", "..", "[.example.org]"};
-    test_cert cert = issue_cert((cert_options){.names = "DNS:a.example.org"});
-    weft_tls_options server = {.identity = identity_of(&cert)}, client = {.ca_pem = cert.cert_pem};
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:a.example.org"});
+    weft_tls_options server = {.identity = identity_of(cert)}, client = {.ca_pem = cert->cert_pem};
     tls_pair p = {0};
     new_tls_pair(&p, &server, &client);
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
@@ -82,43 +80,38 @@ TEST(a_name_that_begins_with_a_dot_is_refused)
         ck_assert_int_eq(p.client_rc, -EINVAL);
     }
     free_tls_pair(&p);
-    free_cert(&cert);
+    free_certs();
 }
 
 TEST(the_message_says_why_a_certificate_is_not_trusted)
 {
-    test_cert authority = issue_cert((cert_options){.subject = "ca", .is_authority = true});
-    test_cert other_authority =
-        issue_cert((cert_options){.subject = "stranger", .is_authority = true});
+    test_cert *authority = issue_ca("ca");
+    test_cert *other_authority = issue_ca("stranger");
     const struct {
-        test_cert cert;
+        const test_cert *cert;
         const char *message;
     } cases[] = {
         {issue_cert((cert_options){
-             .names = "DNS:localhost", .issuer = &authority, .begin_days = -9, .end_days = -2}),
+             .names = "DNS:localhost", .issuer = authority, .begin_days = -9, .end_days = -2}),
          "the certificate of localhost is not trusted: it has expired"},
-        {issue_cert(
-             (cert_options){.names = "DNS:localhost", .issuer = &authority, .begin_days = 2}),
+        {issue_cert((cert_options){.names = "DNS:localhost", .issuer = authority, .begin_days = 2}),
          "the certificate of localhost is not trusted: it is not valid yet"},
         {issue_cert((cert_options){.names = "DNS:localhost"}),
          "the certificate of localhost is not trusted: it is self-signed"},
-        {issue_cert((cert_options){.names = "DNS:localhost", .issuer = &other_authority}),
+        {issue_cert((cert_options){.names = "DNS:localhost", .issuer = other_authority}),
          "the certificate of localhost is not trusted: it is signed by an unknown CA"},
-        {issue_cert((cert_options){.subject = "localhost", .issuer = &authority}),
+        {issue_cert((cert_options){.subject = "localhost", .issuer = authority}),
          "the certificate is not for localhost"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         tls_pair p = {0};
-        weft_tls_options server = {.identity = identity_of(&cases[i].cert)};
-        weft_tls_options client = {.ca_pem = authority.cert_pem};
+        weft_tls_options server = {.identity = identity_of(cases[i].cert)};
+        weft_tls_options client = {.ca_pem = authority->cert_pem};
         new_tls_pair(&p, &server, &client);
         assert_refused(&p, -EACCES, cases[i].message);
         free_tls_pair(&p);
-        test_cert cert = cases[i].cert;
-        free_cert(&cert);
     }
-    free_cert(&authority);
-    free_cert(&other_authority);
+    free_certs();
 }
 
 TEST(a_client_without_verification_accepts_any_certificate)
@@ -183,58 +176,51 @@ static void try_client(weft_tls_verify verify, const test_cert *authority, const
 
 TEST(client_certificates_are_verified_as_the_server_requests)
 {
-    test_cert authority = issue_cert((cert_options){.subject = "ca", .is_authority = true});
-    test_cert other_authority =
-        issue_cert((cert_options){.subject = "stranger", .is_authority = true});
-    test_cert alice = issue_cert((cert_options){.subject = "alice", .issuer = &authority});
-    test_cert mallory =
-        issue_cert((cert_options){.subject = "mallory", .issuer = &other_authority});
+    test_cert *authority = issue_ca("ca");
+    test_cert *other_authority = issue_ca("stranger");
+    test_cert *alice = issue_for(authority, "alice", NULL);
+    test_cert *mallory = issue_for(other_authority, "mallory", NULL);
     for (int version = 12; version <= 13; version++) {
         const weft_tls_verify required = WEFT_TLS_VERIFY_REQUIRED;
         const weft_tls_verify optional = WEFT_TLS_VERIFY_OPTIONAL;
-        try_client(required, &authority, &alice, version, 0, "CN=alice");
-        try_client(required, &authority, NULL, version, -EACCES, NULL);
-        try_client(required, &authority, &mallory, version, -EACCES, NULL);
-        try_client(optional, &authority, &alice, version, 0, "CN=alice");
-        try_client(optional, &authority, NULL, version, 0, "");
-        try_client(optional, &authority, &mallory, version, -EACCES, NULL);
-        try_client(WEFT_TLS_VERIFY_DEFAULT, &authority, &mallory, version, 0, "");
+        try_client(required, authority, alice, version, 0, "CN=alice");
+        try_client(required, authority, NULL, version, -EACCES, NULL);
+        try_client(required, authority, mallory, version, -EACCES, NULL);
+        try_client(optional, authority, alice, version, 0, "CN=alice");
+        try_client(optional, authority, NULL, version, 0, "");
+        try_client(optional, authority, mallory, version, -EACCES, NULL);
+        try_client(WEFT_TLS_VERIFY_DEFAULT, authority, mallory, version, 0, "");
     }
-    free_cert(&alice);
-    free_cert(&mallory);
-    free_cert(&other_authority);
-    free_cert(&authority);
+    free_certs();
 }
 
 TEST(a_chain_is_sent_completely)
 {
-    test_cert root = issue_cert((cert_options){.subject = "root", .is_authority = true});
-    test_cert middle =
-        issue_cert((cert_options){.subject = "middle", .is_authority = true, .issuer = &root});
-    test_cert leaf = issue_cert((cert_options){.names = "DNS:localhost", .issuer = &middle});
+    test_cert *root = issue_ca("root");
+    test_cert *middle =
+        issue_cert((cert_options){.subject = "middle", .is_authority = true, .issuer = root});
+    test_cert *leaf = issue_cert((cert_options){.names = "DNS:localhost", .issuer = middle});
     char *chain, *all;
-    ck_assert_int_gt(asprintf(&chain, "%s%s", leaf.cert_pem, middle.cert_pem), 0);
-    ck_assert_int_gt(asprintf(&all, "%s%s%s", leaf.key_pem, leaf.cert_pem, middle.cert_pem), 0);
+    ck_assert_int_gt(asprintf(&chain, "%s%s", leaf->cert_pem, middle->cert_pem), 0);
+    ck_assert_int_gt(asprintf(&all, "%s%s%s", leaf->key_pem, leaf->cert_pem, middle->cert_pem), 0);
     const weft_tls_identity identities[] = {
-        {.cert_pem = chain, .key_pem = leaf.key_pem}, {.cert_pem = all}, /* contains the key */
+        {.cert_pem = chain, .key_pem = leaf->key_pem}, {.cert_pem = all}, /* contains the key */
     };
     for (size_t i = 0; i < COUNT_OF(identities); i++) {
         tls_pair p = {0};
-        weft_tls_options server = {.identity = identities[i]}, client = {.ca_pem = root.cert_pem};
+        weft_tls_options server = {.identity = identities[i]}, client = {.ca_pem = root->cert_pem};
         open_tls_pair(&p, &server, &client);
         close_tls_pair(&p);
     }
     tls_pair p = {0};
-    weft_tls_options server = {.identity = identity_of(&leaf)}, client = {.ca_pem = root.cert_pem};
+    weft_tls_options server = {.identity = identity_of(leaf)}, client = {.ca_pem = root->cert_pem};
     new_tls_pair(&p, &server, &client);
     assert_refused(&p, -EACCES,
                    "the certificate of localhost is not trusted: it is signed by an unknown CA");
     free_tls_pair(&p);
     free(chain);
     free(all);
-    free_cert(&leaf);
-    free_cert(&middle);
-    free_cert(&root);
+    free_certs();
 }
 
 static void assert_no_server(weft_tls_options options, int code, const char *message)
@@ -245,12 +231,12 @@ static void assert_no_server(weft_tls_options options, int code, const char *mes
 
 TEST(invalid_options_are_refused)
 {
-    test_cert a = issue_cert((cert_options){0}), b = issue_cert((cert_options){0});
-    weft_tls_identity good = identity_of(&a);
-    const weft_tls_identity mismatched = {.cert_pem = a.cert_pem, .key_pem = b.key_pem};
-    const weft_tls_identity file_and_pem = {.cert_pem = a.cert_pem, .cert_file = "/x"};
-    const weft_tls_identity without_key = {.cert_pem = a.cert_pem};
-    const weft_tls_identity without_cert = {.key_pem = a.key_pem};
+    test_cert *a = issue_cert((cert_options){0}), *b = issue_cert((cert_options){0});
+    weft_tls_identity good = identity_of(a);
+    const weft_tls_identity mismatched = {.cert_pem = a->cert_pem, .key_pem = b->key_pem};
+    const weft_tls_identity file_and_pem = {.cert_pem = a->cert_pem, .cert_file = "/x"};
+    const weft_tls_identity without_key = {.cert_pem = a->cert_pem};
+    const weft_tls_identity without_cert = {.key_pem = a->key_pem};
     const weft_tls_identity missing_files = {.cert_file = "/nowhere/a", .key_file = "/nowhere/b"};
     const weft_tls_identity folder = {.cert_file = "/tmp"};
     ck_assert_ptr_null(weft_tls_server_new(NULL));
@@ -290,27 +276,26 @@ TEST(invalid_options_are_refused)
     ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_tls_reload(NULL), -EINVAL);
     ck_assert_int_eq(weft_tls_add(NULL, &good), -EINVAL);
-    free_cert(&a);
-    free_cert(&b);
+    free_certs();
 }
 
 TEST(truncated_certificates_and_encrypted_keys_are_refused)
 {
-    test_cert a = issue_cert((cert_options){0});
+    test_cert *a = issue_cert((cert_options){0});
     BIO *bio = BIO_new(BIO_s_mem());
     ck_assert_int_eq(
-        PEM_write_bio_PKCS8PrivateKey(bio, a.key, EVP_aes_128_cbc(), "secret", 6, NULL, NULL), 1);
+        PEM_write_bio_PKCS8PrivateKey(bio, a->key, EVP_aes_128_cbc(), "secret", 6, NULL, NULL), 1);
     char *encrypted_key = bio_to_text(bio);
     assert_no_server(
-        (weft_tls_options){.identity = {.cert_pem = a.cert_pem, .key_pem = encrypted_key}}, -EINVAL,
-        "key_pem: the key has a password");
-    a.cert_pem[strlen(a.cert_pem) / 2] = '\0';
-    assert_no_server((weft_tls_options){.identity = identity_of(&a)}, -EINVAL,
+        (weft_tls_options){.identity = {.cert_pem = a->cert_pem, .key_pem = encrypted_key}},
+        -EINVAL, "key_pem: the key has a password");
+    a->cert_pem[strlen(a->cert_pem) / 2] = '\0';
+    assert_no_server((weft_tls_options){.identity = identity_of(a)}, -EINVAL,
                      "cert_pem: not a PEM certificate");
     assert_no_server((weft_tls_options){.identity = {.cert_pem = "", .key_pem = ""}}, -EINVAL,
                      "cert_pem: not a PEM certificate");
     free(encrypted_key);
-    free_cert(&a);
+    free_certs();
 }
 
 TEST(a_self_signed_certificate_is_created_for_names_and_days)
