@@ -112,16 +112,17 @@ typedef struct part {
     weft_scope scope;
     size_t at;    /* offset in the test stream */
     size_t bytes; /* maximum to write or read */
+    unsigned char data[40000];
 } part;
 
 static weft_value run_part(void *arg)
 {
-    unsigned char data[40000];
     part *t = arg;
+    unsigned char *data = t->data;
     ssize_t n = 0;
     weft_scope_open(&t->scope, INFINITY);
     for (size_t end = t->at + t->bytes; t->at < end && n >= 0; t->at += n > 0 ? (size_t)n : 0) {
-        size_t bytes = 1 + random_below(sizeof data);
+        size_t bytes = 1 + random_below(sizeof t->data);
         bytes = bytes < end - t->at ? bytes : end - t->at;
         if (t->is_writer)
             fill_from(data, bytes, t->at);

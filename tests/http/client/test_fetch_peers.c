@@ -1,6 +1,6 @@
 /* The HTTP client with other servers: nginx, and Python's http.server. */
 #include "http/fetch_support.h"
-#include "http/peer_support.h"
+#include "support/peer_support.h"
 #include "support/suite.h"
 #include "support/tls_support.h"
 

@@ -1,6 +1,6 @@
 /* The reverse proxy with other programs: curl as the client, nginx upstream. Also TLS both ways. */
-#include "http/peer_support.h"
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/peer_support.h"
 #include "support/suite.h"
 #include "support/tls_support.h"
 

@@ -1,6 +1,6 @@
 /* The HTTP server with other clients: curl, openssl, wrk, nc and slowhttptest. */
 #include "http/http_support.h"
-#include "http/peer_support.h"
+#include "support/peer_support.h"
 #include "support/suite.h"
 #include "support/tls_support.h"
 

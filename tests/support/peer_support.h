@@ -1,6 +1,6 @@
 /* Helpers for the tests with other programs: a directory, shell commands, and nginx. */
-#ifndef TESTS_HTTP_PEER_SUPPORT_H
-#define TESTS_HTTP_PEER_SUPPORT_H
+#ifndef TESTS_SUPPORT_PEER_SUPPORT_H
+#define TESTS_SUPPORT_PEER_SUPPORT_H
 
 #include "support/cases.h"
 #include "support/net_support.h"
