@@ -32,6 +32,12 @@ static inline void suite_add(const char *name, const TTest *test)
         suite_add(#name, name##_test);                         \
     }                                                          \
     static void name(void)
+/* Define a test that runs a scenario of support/fault.h once for each call that can fail. */
+#define FAULT_TEST(name, run)      \
+    TEST(name)                     \
+    {                              \
+        fail_each_call(run);       \
+    }
 /* clang-format on */
 
 int main(void)

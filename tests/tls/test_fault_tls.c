@@ -154,7 +154,4 @@ static bool create_self_signed(void)
     return is_done;
 }
 
-TEST(a_certificate_is_created_or_the_call_fails)
-{
-    fail_each_call(create_self_signed);
-}
+FAULT_TEST(a_certificate_is_created_or_the_call_fails, create_self_signed)

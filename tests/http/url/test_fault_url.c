@@ -22,10 +22,7 @@ static bool open_urls(void)
     return is_done;
 }
 
-TEST(a_url_is_opened_or_the_call_fails)
-{
-    fail_each_call(open_urls);
-}
+FAULT_TEST(a_url_is_opened_or_the_call_fails, open_urls)
 
 static bool parse_cidr_list(void)
 {
@@ -38,7 +35,4 @@ static bool parse_cidr_list(void)
     return is_done;
 }
 
-TEST(an_address_list_is_complete_or_empty)
-{
-    fail_each_call(parse_cidr_list);
-}
+FAULT_TEST(an_address_list_is_complete_or_empty, parse_cidr_list)
