@@ -7,19 +7,20 @@
 
 #include <openssl/ssl.h>
 
-/* Open a pair with TLS 1.2 or 1.3 only. */
-static void open_pair_of(tls_pair *p, int version)
+/* The connection of most tests. */
+static tls_pair p;
+
+/* Open p with TLS 1.2 or 1.3 only. */
+static void open_pair_of(int version)
 {
-    *p = (tls_pair){0};
-    open_tls_pair(p, &(weft_tls_options){.version_min = version, .version_max = version}, NULL);
+    open_tls_pair(&p, &(weft_tls_options){.version_min = version, .version_max = version}, NULL);
 }
 
 TEST(a_client_and_a_server_connect_and_exchange_lines)
 {
     for (int version = 12; version <= 13; version++) {
-        tls_pair p;
         weft_tls_info info;
-        open_pair_of(&p, version);
+        open_pair_of(version);
         assert_line_passes(&p.client, &p.server);
         assert_line_passes(&p.server, &p.client);
         ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
@@ -76,8 +77,7 @@ static weft_value read_flow(void *arg)
 TEST(megabytes_are_sent_in_both_directions_at_once)
 {
     for (int version = 12; version <= 13; version++) {
-        tls_pair p;
-        open_pair_of(&p, version);
+        open_pair_of(version);
         flow out = {&p.client, &p.server, 3 << 20, 100000};
         flow to_client = {&p.server, &p.client, 3 << 20, 30000};
         weft_fiber all[] = {weft_spin(write_flow, &out), weft_spin(write_flow, &to_client),
@@ -91,7 +91,6 @@ TEST(megabytes_are_sent_in_both_directions_at_once)
 
 TEST(writev_sends_several_spans_in_order)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     static unsigned char data[100000];
     fill_from(data, sizeof data, 0);
@@ -173,8 +172,7 @@ static void finish_rounds(part *writer, part *reader)
 TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
 {
     for (int version = 12; version <= 13; version++) {
-        tls_pair p;
-        open_pair_of(&p, version);
+        open_pair_of(version);
         part writer = {.stream = &p.client, .is_writer = true}, reader = {.stream = &p.server};
         for (int k = 0; k < 40; k++)
             run_round(&writer, &reader);
@@ -188,7 +186,6 @@ TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
 
 TEST(a_cancelled_flush_continues_with_the_next_flush)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     part writer = {.stream = &p.client, .is_writer = true, .bytes = 8 << 20};
     weft_fiber w = weft_spin(run_part, &writer);
@@ -209,7 +206,6 @@ TEST(a_cancelled_flush_continues_with_the_next_flush)
 
 TEST(a_write_in_a_cancelled_scope_sends_nothing)
 {
-    tls_pair p = {0};
     static char data[100000];
     open_tls_pair(&p, NULL, NULL);
     WEFT_MOVE_ON_AFTER(0) {
@@ -294,9 +290,8 @@ TEST(records_may_arrive_in_small_pieces)
 TEST(closing_one_side_is_the_end_of_input_for_the_other)
 {
     for (int version = 12; version <= 13; version++) {
-        tls_pair p;
         char data[16];
-        open_pair_of(&p, version);
+        open_pair_of(version);
         ck_assert_int_eq(weft_stream_puts(&p.client, "last"), 4);
         ck_assert_int_eq(weft_stream_close(&p.client), 0);
         ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 4);
@@ -327,7 +322,6 @@ TEST(a_close_without_close_notify_is_econnreset)
 
 TEST(one_side_may_shut_down_before_the_other)
 {
-    tls_pair p = {0};
     char data[16];
     open_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_stream_puts(&p.client, "question\n"), 9);
@@ -347,7 +341,6 @@ TEST(one_side_may_shut_down_before_the_other)
 
 TEST(a_write_after_the_peer_has_closed_is_epipe)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_stream_close(&p.server), 0);
     ck_assert_int_eq(weft_stream_puts(&p.client, "anybody?"), 8);
@@ -374,7 +367,6 @@ static weft_value write_endlessly(void *arg)
 
 TEST(closing_wakes_readers_and_writers)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     weft_fiber reader = weft_spin(read_stream_byte, &p.client);
     weft_fiber writer = weft_spin(write_endlessly, &p.client);
@@ -397,7 +389,6 @@ static weft_value wait_for_stream(void *arg)
 
 TEST(waiting_for_input_ignores_records_without_application_data)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     /* The session tickets of the server have arrived or will arrive. */
     weft_fiber waiter = weft_spin(wait_for_stream, &p.client);
@@ -453,7 +444,6 @@ static void assert_closed(int fd)
 
 TEST(a_cancelled_handshake_closes_its_descriptor)
 {
-    tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
     for (int k = 0; k < 4; k++) {
         int fd[2];
@@ -476,7 +466,6 @@ TEST(a_cancelled_handshake_closes_its_descriptor)
 /* Forward a limited number of bytes in each direction, then cancel or close. */
 TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
 {
-    tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
     for (size_t limit = 0; limit < 3000; limit += 97) {
         int left[2], right[2];
@@ -517,7 +506,6 @@ TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
 /* Assert the error of a handshake with a peer that sends input. message may be NULL. */
 static void assert_no_handshake(bool is_client, const char *input, int code, const char *message)
 {
-    tls_pair p = {0};
     int fd[2];
     new_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_socketpair(fd), 0);
@@ -572,7 +560,6 @@ TEST(modified_records_end_the_connection)
 
 TEST(invalid_calls_are_refused)
 {
-    tls_pair p = {0};
     weft_stream s = {0};
     weft_tls_info info;
     int fd[2];
@@ -605,7 +592,6 @@ TEST(invalid_calls_are_refused)
 
 TEST(a_connection_outlives_its_weft_tls)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     weft_tls_free(p.client_tls);
     weft_tls_free(p.server_tls);
@@ -634,7 +620,6 @@ static weft_value write_until_exit(void *arg)
 
 static int exit_with_connections(void)
 {
-    static tls_pair p;
     open_tls_pair(&p, NULL, NULL);
     weft_spin(close_at_exit, &p.client);
     weft_spin(write_until_exit, &p.server);

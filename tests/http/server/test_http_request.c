@@ -62,27 +62,19 @@ static int reply_origin(weft_http_request *r, void *ctx)
                                 weft_http_peer(r));
 }
 
-TEST(forwarding_headers_count_only_from_a_trusted_proxy)
+static void assert_origin(const weft_http_options *o, const char *request, const char *origin)
+{
+    client_exchange(&client, reply_origin, NULL, o, request);
+    ck_assert_str_eq(body_of(client.received), origin);
+}
+
+/* By default only X-Forwarded-For is trusted: nginx forwards the other headers unchanged. */
+TEST(only_trusted_headers_of_a_trusted_proxy_count)
 {
     static const char request[] =
         "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\n"
-        "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n\r\n";
-    const weft_http_options trusts_unix = {.trusted_peers = "unix, 10.0.0.0/8"};
-    const weft_http_options trusts_loopback = {.trusted_peers = "127.0.0.1"};
-    exchange(reply_origin, request);
-    ck_assert_str_eq(body_of(client.received), "http a unix");
-    client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
-    ck_assert_str_eq(body_of(client.received), "http a unix");
-    client_exchange(&client, reply_origin, NULL, &trusts_unix, request);
-    /* By default only X-Forwarded-For is trusted: nginx forwards the other headers unchanged. */
-    ck_assert_str_eq(body_of(client.received), "http a 192.0.2.1");
-}
-
-TEST(only_trusted_headers_of_a_trusted_proxy_count)
-{
-    static const char request[] = "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 192.0.2.1\r\n"
-                                  "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
-                                  "Forwarded: for=192.0.2.2;host=c.org;proto=https\r\n\r\n";
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
+        "Forwarded: for=192.0.2.2;host=c.org;proto=https\r\n\r\n";
     static const struct {
         const char *headers, *origin;
     } cases[] = {
@@ -96,13 +88,14 @@ TEST(only_trusted_headers_of_a_trusted_proxy_count)
         {"X-Forwarded-For, Forwarded", "https c.org 192.0.2.2"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        const weft_http_options o = {.trusted_peers = "unix", .trusted_headers = cases[i].headers};
-        client_exchange(&client, reply_origin, NULL, &o, request);
-        ck_assert_str_eq(body_of(client.received), cases[i].origin);
-        const weft_http_options trusts_loopback = {.trusted_peers = "::1",
-                                                   .trusted_headers = cases[i].headers};
-        client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
-        ck_assert_str_eq(body_of(client.received), "http a unix");
+        static const char *const others[] = {NULL, "::1", "127.0.0.1"};
+        weft_http_options o = {.trusted_peers = "unix, 10.0.0.0/8",
+                               .trusted_headers = cases[i].headers};
+        assert_origin(&o, request, cases[i].origin);
+        for (size_t k = 0; k < COUNT_OF(others); k++) {
+            o.trusted_peers = others[k];
+            assert_origin(&o, request, "http a unix");
+        }
     }
     const weft_http_options bad = {.trusted_headers = "X-Forwarded-For, Host"};
     ck_assert_int_eq(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
@@ -128,30 +121,23 @@ TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char text[256];
         snprintf(text, sizeof text, "GET / HTTP/1.1\r\n" HOST "%s\r\n", cases[i].fields);
-        client_exchange(&client, reply_origin, NULL, &o, text);
-        ck_assert_str_eq(body_of(client.received), cases[i].origin);
+        assert_origin(&o, text, cases[i].origin);
     }
 }
 
-TEST(the_last_value_of_a_forwarding_header_counts)
+TEST(the_last_value_of_a_forwarding_header_and_an_absolute_target_count)
 {
-    const weft_http_options trusts_unix = {
-        .trusted_peers = "unix",
-        .trusted_headers = "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
-    client_exchange(&client, reply_origin, NULL, &trusts_unix,
-                    "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
-                    "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
-                    "X-Forwarded-For: 192.0.2.1\r\n"
-                    "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n");
-    ck_assert_str_eq(body_of(client.received), "http b.org 192.0.2.1");
-}
-
-TEST(the_host_of_an_absolute_target_replaces_the_host_header)
-{
-    exchange(reply_origin, "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
-    ck_assert_str_eq(body_of(client.received), "http b.org unix");
-    exchange(reply_origin, "GET / HTTP/1.0\r\n\r\n");
-    ck_assert_str_eq(body_of(client.received), "http  unix");
+    const weft_http_options o = {.trusted_peers = "unix",
+                                 .trusted_headers =
+                                     "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
+    assert_origin(&o,
+                  "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
+                  "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
+                  "X-Forwarded-For: 192.0.2.1\r\n"
+                  "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n",
+                  "http b.org 192.0.2.1");
+    assert_origin(NULL, "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n", "http b.org unix");
+    assert_origin(NULL, "GET / HTTP/1.0\r\n\r\n", "http  unix");
 }
 
 static int upgrade_to_echo(weft_http_request *r, void *ctx)
