@@ -1,4 +1,4 @@
-/* A connection to a handler for the fault tests of the server, of files and of the reverse proxy. */
+/* A connection to a handler, for the fault tests of the server, of files and of the proxy. */
 #ifndef TESTS_HTTP_FAULT_CONN_H
 #define TESTS_HTTP_FAULT_CONN_H
 

@@ -80,7 +80,7 @@ static void expect_refusal(int status, const char *probe)
 
 static int expected_status;
 
-static void assert_refused(const char *probe)
+static void assert_probe_refused(const char *probe)
 {
     size_t bytes = strlen(probe), splits = 4;
     send_probe(probe, reply_after_body, bytes + sizeof NEXT - 1, 1); /* at once, with NEXT */
@@ -94,10 +94,10 @@ static void assert_refused(const char *probe)
     }
 }
 
-#define REFUSED(status, ...)                    \
-    do {                                        \
-        expected_status = status;               \
-        EACH_TEXT(assert_refused, __VA_ARGS__); \
+#define REFUSED(status, ...)                          \
+    do {                                              \
+        expected_status = status;                     \
+        EACH_TEXT(assert_probe_refused, __VA_ARGS__); \
     } while (0)
 
 TEST(malformed_request_lines_are_refused)

@@ -38,9 +38,9 @@ TEST(a_handler_sees_method_host_path_query_and_peer)
 
 TEST(no_request_after_connection_close_gets_a_reply)
 {
-    start_client(
-        reply_request_line, NULL, NULL,
-        "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    start_client(reply_request_line, NULL, NULL,
+                 "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+                 "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
     ck_assert_has(client_receive_all(&client), "GET a /1", "Connection: close");
     ck_assert_lacks(client.received, "GET a /2");
     client_close(&client);

@@ -351,7 +351,8 @@ TEST(a_refused_request_is_logged_with_its_reason)
     EACH_PAIR(
         assert_logged,
         "GET /a?b HTTP/1.1\r\n\r\n -> unix GET /a?b  11 400 16 a missing Host header;",
-        "GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n -> unix GET /a  11 400 16 several Host headers;",
+        "GET /a HTTP/1.1\r\n" HOST
+        "Host: b\r\n\r\n -> unix GET /a  11 400 16 several Host headers;",
         "GET /a HTTP/1.1\r\n" HOST "a b: c\r\n\r\n -> unix GET /a  11 400 16 a malformed header;",
         "POST /a HTTP/1.1\r\n" HOST
         "Content-Length: x\r\n\r\n -> unix POST /a  11 400 16 a malformed header;",

@@ -99,7 +99,7 @@ static void assert_cleaned(const char *text, const char *path)
     ck_assert_str_eq(clean_path(text), path);
 }
 
-static void assert_refused(const char *text)
+static void assert_path_refused(const char *text)
 {
     ck_assert_msg(strcmp(clean_path(text), "-") == 0, "%s: %s", text, clean_path(text));
 }
@@ -124,8 +124,8 @@ TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
 
 TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
 {
-    EACH_TEXT(assert_refused, "", "a", ".", "..", "*", "a/b", "%2f", "?", "/..", "/../", "/../a",
-              "/./..", "/a/../..", "/a/../../a", "/a/../../a/b/c", "/a/b/../../..", "//..",
+    EACH_TEXT(assert_path_refused, "", "a", ".", "..", "*", "a/b", "%2f", "?", "/..", "/../",
+              "/../a", "/./..", "/a/../..", "/a/../../a", "/a/../../a/b/c", "/a/b/../../..", "//..",
               "//../a", "/a//../..", "/%2e%2e", "/%2e%2e/a", "/.%2e/a", "/%2e./a",
               "/a/%2e%2e/%2E%2E/b", "/%2f", "/a%2fb", "/a%2Fb", "/..%2fa", "/%2e%2e%2fa", "/\\",
               "/a\\b", "/..\\a", "/%5c", "/a%5Cb", "/..%5c..", "/%00", "/a%00b", "/a%00",
@@ -146,6 +146,8 @@ static const char *host_of(const char *text)
     return out;
 }
 
+#define LONGEST_IP "0000:0000:0000:0000:0000:ffff:255.255.255.255"
+
 static void assert_host(const char *text, const char *parts)
 {
     ck_assert_str_eq(host_of(text), parts);
@@ -153,12 +155,11 @@ static void assert_host(const char *text, const char *parts)
 
 TEST(a_host_is_separated_from_its_port)
 {
-    EACH_PAIR(
-        assert_host, " ->  -1", "a -> a -1", "Example.ORG -> example.org -1", "a:80 -> a 80",
-        "a: -> a -1", "a:0 -> a 0", "a:65535 -> a 65535", "127.0.0.1:8080 -> 127.0.0.1 8080",
-        "[::1] -> ::1 -1", "[::1]: -> ::1 -1", "[2001:DB8::1]:443 -> 2001:db8::1 443",
-        "[0000:0000:0000:0000:0000:ffff:255.255.255.255] -> 0000:0000:0000:0000:0000:ffff:255.255.255.255 -1",
-        "a. -> a. -1", "a_b -> a_b -1", "xn--a-b.c -> xn--a-b.c -1", "%41 -> a -1", "* -> * -1");
+    EACH_PAIR(assert_host, " ->  -1", "a -> a -1", "Example.ORG -> example.org -1", "a:80 -> a 80",
+              "a: -> a -1", "a:0 -> a 0", "a:65535 -> a 65535", "127.0.0.1:8080 -> 127.0.0.1 8080",
+              "[::1] -> ::1 -1", "[::1]: -> ::1 -1", "[2001:DB8::1]:443 -> 2001:db8::1 443",
+              "[" LONGEST_IP "] -> " LONGEST_IP " -1", "a. -> a. -1", "a_b -> a_b -1",
+              "xn--a-b.c -> xn--a-b.c -1", "%41 -> a -1", "* -> * -1");
 }
 
 static void assert_no_host(const char *text)
