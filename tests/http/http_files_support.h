@@ -44,6 +44,16 @@ static inline void create_link(const char *target, const char *name)
     ck_assert_int_eq(symlink(target, tree_path(name)), 0);
 }
 
+static inline void rename_entry(const char *from, const char *to)
+{
+    ck_assert_int_eq(rename(tree_path(from), tree_path(to)), 0);
+}
+
+static inline void remove_file(const char *name)
+{
+    ck_assert_int_eq(unlink(tree_path(name)), 0);
+}
+
 /* Set the time of the last modification. */
 static inline void set_mtime(const char *name, time_t seconds)
 {

@@ -405,10 +405,10 @@ TEST(trailers_must_not_affect_the_framing)
     BAD_CHUNKS("0\r\nContent-Length: 5\r\n\r\n", "0\r\ncontent-length:\r\n\r\n",
                "0\r\nTransfer-Encoding: chunked\r\n\r\n", "0\r\nTransfer-Encoding: gzip\r\n\r\n",
                "0\r\nHost: b\r\n\r\n", "0\r\nA : b\r\n\r\n", "0\r\n A: b\r\n\r\n",
-               "0\r\nA: b\r\n c\r\n\r\n", "0\r\nA:\r\n b\r\n\r\n", "0\r\nA b\r\n\r\n",
-               "0\r\nA\r\n\r\n", "0\r\n: b\r\n\r\n", "0\r\nA: b\n\r\n", "0\r\nA: b\r\n\n",
-               "0\r\nA: b\rc\r\n\r\n", "0\r\nA: \x01\r\n\r\n", "0\r\nA: b\376\r\n\r\n",
-               "0\r\nA\x80: b\r\n\r\n", "0\r\nGET / HTTP/1.1\r\n\r\n");
+               "0\r\nA: b\r\n c\r\n\r\n", "0\r\nA: b\r\n\tc\r\n\r\n", "0\r\nA:\r\n b\r\n\r\n",
+               "0\r\nA b\r\n\r\n", "0\r\nA\r\n\r\n", "0\r\n: b\r\n\r\n", "0\r\nA: b\n\r\n",
+               "0\r\nA: b\r\n\n", "0\r\nA: b\rc\r\n\r\n", "0\r\nA: \x01\r\n\r\n",
+               "0\r\nA: b\376\r\n\r\n", "0\r\nA\x80: b\r\n\r\n", "0\r\nGET / HTTP/1.1\r\n\r\n");
 }
 
 TEST(connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them)

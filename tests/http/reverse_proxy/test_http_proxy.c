@@ -115,64 +115,67 @@ TEST(a_forwarding_loop_is_508)
     chain_close_front();
 }
 
-TEST(forwarding_headers_describe_the_client_to_the_upstream_server)
+/* Forward a request with forged and valid headers. Return what the upstream server received. */
+static const char *forward_headers(const weft_http_proxy_options *options, const char *headers)
 {
-    chain_open(hello, 1, &(weft_http_proxy_options){.sends_forwarded = true});
-    chain_request(GET_CLOSE "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n"
-                            "X-Forwarded-Host: evil.example\r\nForwarded: for=6.6.6.6\r\n"
-                            "X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Host: evil.example\r\n\r\n");
+    char request[512];
+    snprintf(request, sizeof request, GET_CLOSE "%s\r\n", headers);
+    chain_open(hello, 1, options);
+    chain_request(request);
+    chain_close();
+    return upstream.received;
+}
+
+TEST(forwarding_headers_describe_the_client_unless_its_peer_is_trusted_or_they_are_disabled)
+{
+    static const weft_http_proxy_options both = {.sends_forwarded = true};
+    forward_headers(&both, "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n"
+                           "X-Forwarded-Host: evil.example\r\nForwarded: for=6.6.6.6\r\n"
+                           "X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Host: evil.example\r\n");
     ck_assert_lacks(upstream.received, "6.6.6.6", "evil");
     ck_assert_has(upstream.received, "X-Forwarded-For: 127.0.0.1\r\n",
                   "X-Forwarded-Proto: http\r\n", "X-Forwarded-Host: example.org\r\n",
                   "Forwarded: for=127.0.0.1;proto=http;host=\"example.org\"\r\n");
-    chain_close();
-}
-
-TEST(forwarding_headers_of_a_trusted_peer_are_extended)
-{
+    ck_assert_lacks(forward_headers(&(weft_http_proxy_options){.has_no_x_forwarded = true},
+                                    "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\n"),
+                    "orwarded");
     front_options = (weft_http_options){.trusted_peers = "127.0.0.1",
                                         .trusted_headers = "X-Forwarded-For, Forwarded"};
-    chain_open(hello, 1, &(weft_http_proxy_options){.sends_forwarded = true});
-    chain_request(GET_CLOSE "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-For: 8.8.8.8\r\n"
-                            "Forwarded: for=7.7.7.7\r\n\r\n");
-    ck_assert_has(upstream.received, "X-Forwarded-For: 7.7.7.7,8.8.8.8, 127.0.0.1\r\n",
+    ck_assert_has(forward_headers(&both, "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-For: 8.8.8.8\r\n"
+                                         "Forwarded: for=7.7.7.7\r\n"),
+                  "X-Forwarded-For: 7.7.7.7,8.8.8.8, 127.0.0.1\r\n",
                   "Forwarded: for=7.7.7.7, for=127.0.0.1;proto=http");
-    chain_close();
 }
 
-TEST(forwarding_headers_can_be_disabled)
+/* Assert what the upstream server receives. */
+static void assert_forwarded_as(const char *request, const char *expected)
 {
-    chain_open(hello, 1, &(weft_http_proxy_options){.has_no_x_forwarded = true});
-    chain_request(GET_CLOSE "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\n\r\n");
-    ck_assert_lacks(upstream.received, "orwarded");
-    chain_close();
+    upstream.received_bytes = 0;
+    chain_request(request);
+    ck_assert_has(upstream.received, expected);
 }
 
+#define TO(line) line " HTTP/1.1\r\nHost: wrong.example\r\nConnection: close\r\n\r\n"
+
+/* RFC 9112, 3.2.4. */
 TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
 {
     char host_field[80];
     chain_open(hello, 1, NULL);
-    chain_request("GET http://other.example:8080/x?y HTTP/1.1\r\nHost: wrong.example\r\n"
-                  "Connection: close\r\n\r\n");
-    ck_assert_has(upstream.received, "GET /x?y HTTP/1.1\r\nHost: other.example:8080\r\n");
+    assert_forwarded_as(TO("GET http://other.example:8080/x?y"),
+                        "GET /x?y HTTP/1.1\r\nHost: other.example:8080\r\n");
     ck_assert_lacks(upstream.received, "wrong");
-    chain_request("GET http://other.example?q HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    ck_assert_has(upstream.received, "GET /?q HTTP/1.1\r\nHost: other.example\r\n");
-    chain_request("OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    ck_assert_has(upstream.received, "OPTIONS * HTTP/1.1\r\n");
-    upstream.received_bytes = 0;
-    chain_request("OPTIONS http://other.example HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    ck_assert_server_received(
-        &upstream, "OPTIONS * HTTP/1.1\r\nHost: other.example\r\n"); /* RFC 9112, 3.2.4 */
-    upstream.received_bytes = 0;
-    chain_request("GET / HTTP/1.0\r\n\r\n");
+    assert_forwarded_as(TO("GET http://other.example?q"),
+                        "GET /?q HTTP/1.1\r\nHost: other.example\r\n");
+    assert_forwarded_as(TO("OPTIONS *"), "OPTIONS * HTTP/1.1\r\n");
+    assert_forwarded_as(TO("OPTIONS http://other.example"),
+                        "OPTIONS * HTTP/1.1\r\nHost: other.example\r\n");
     snprintf(host_field, sizeof host_field, "Host: 127.0.0.1:%d\r\n", upstream.port);
-    ck_assert_has(upstream.received, host_field);
+    assert_forwarded_as("GET / HTTP/1.0\r\n\r\n", host_field);
     chain_close_front();
     chain_open_at(upstream.base, &(weft_http_proxy_options){.sends_upstream_host = true});
-    upstream.received_bytes = 0;
-    chain_request(GET_CLOSE "\r\n");
-    ck_assert_has(upstream.received, host_field, "X-Forwarded-Host: example.org\r\n");
+    assert_forwarded_as(GET_CLOSE "\r\n", host_field);
+    ck_assert_has(upstream.received, "X-Forwarded-Host: example.org\r\n");
     chain_close();
 }
 

@@ -40,12 +40,6 @@ static int handle_path(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "[%s]", path);
 }
 
-TEST(a_client_that_half_closes_gets_its_reply)
-{
-    exchange(handle_path, GET NEXT);
-    ck_assert_has(client.received, "[/]", "[/next]");
-}
-
 TEST(a_request_with_an_incomplete_head_gets_no_reply)
 {
     static const char whole[] = GET;
@@ -230,17 +224,6 @@ TEST(read_all_allocates_little_more_than_the_length_of_the_body)
         ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10)); /* the body and the read buffer */
         ck_assert_int_eq(client_close(&client), 0);
     }
-}
-
-TEST(the_last_reply_arrives_while_the_client_sends_more_requests)
-{
-    start_client(handle_path, NULL, NULL, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    send_args s = {client.fd, NEXT, sizeof NEXT - 1, 2000};
-    weft_fiber f = weft_spin(send_repeatedly, &s);
-    client_receive_all(&client);
-    ck_assert_str_eq(body_of(client.received), "[/]");
-    (void)weft_stop(f, 0); /* the fiber may still send */
-    client_close(&client);
 }
 
 #define EXPECTING(path) \
