@@ -124,27 +124,29 @@ TEST(the_last_reply_of_a_connection_has_connection_close)
     client_close(&client);
 }
 
-TEST(a_client_that_sends_nothing_is_closed_without_a_reply)
+TEST(a_client_that_sends_nothing_is_closed_and_incomplete_headers_are_408)
 {
-    const weft_http_options o = {.limits = {.first_byte_s = 0.02, .idle_s = INFINITY}};
-    client_open(&client, reply_yes, NULL, &o);
+    const weft_http_options silent = {.limits = {.first_byte_s = 0.02, .idle_s = INFINITY}};
+    const weft_http_options late = {.limits = {.head_s = 0.02}};
+    start_client(reply_yes, NULL, &silent, "");
     ck_assert_str_eq(client_receive_all(&client), "");
     ck_assert_int_eq(client_close(&client), 0);
     assert_nothing_pending();
-}
-
-TEST(headers_that_do_not_arrive_in_time_are_408)
-{
-    const weft_http_options o = {.limits = {.head_s = 0.02}};
-    start_client(reply_yes, NULL, &o, "GET / HTTP/1.1\r\nHost:");
+    start_client(reply_yes, NULL, &late, "GET / HTTP/1.1\r\nHost:");
     expect_refusal(408);
 }
 
-/* Send headers slowly until the fiber is stopped or the connection fails. */
-static weft_value drip_headers(void *arg)
+/* Send a text of the client at a steady rate, until the fiber is stopped or the connection fails. */
+typedef struct slow_sender {
+    const char *text;
+    size_t bytes;
+    double every_s;
+} slow_sender;
+
+static weft_value send_slowly(void *arg)
 {
-    const test_client *to = arg;
-    while (weft_send(to->fd, "X: y\r\n", 6, MSG_NOSIGNAL) > 0 && weft_sleep(0.001) == 0)
+    const slow_sender *d = arg;
+    while (weft_send(client.fd, d->text, d->bytes, MSG_NOSIGNAL) > 0 && weft_sleep(d->every_s) == 0)
         ;
     return 0;
 }
@@ -154,9 +156,9 @@ TEST(headers_that_arrive_slowly_are_408)
     const weft_http_options o = {
         .limits = {.head_s = 0.05, .headers_max = SIZE_MAX, .head_bytes_max = SIZE_MAX}};
     start_client(reply_yes, NULL, &o, "GET / HTTP/1.1\r\n");
-    weft_fiber send_slowly = weft_spin(drip_headers, &client);
+    weft_fiber f = weft_spin(send_slowly, &(slow_sender){"X: y\r\n", 6, 0.001});
     expect_status(408);
-    ck_assert_int_eq(weft_stop(send_slowly, 0), 0);
+    ck_assert_int_eq(weft_stop(f, 0), 0);
     client_close(&client);
 }
 
@@ -183,32 +185,12 @@ TEST(a_connection_that_was_idle_for_one_second_still_works)
     expect_two_replies();
 }
 
-/* The argument of a fiber that sends bytes at a steady rate until all are sent. */
-typedef struct slow_sender {
-    int fd;
-    size_t bytes, at_once;
-    double every_s;
-} slow_sender;
-
-static weft_value send_slowly(void *arg)
-{
-    static const char filler[4096];
-    const slow_sender *d = arg;
-    for (size_t sent = 0; sent < d->bytes; sent += d->at_once) {
-        if (weft_send(d->fd, filler, d->at_once, MSG_NOSIGNAL) < 0 || weft_sleep(d->every_s) < 0)
-            break;
-    }
-    return 0;
-}
-
 static void upload_slowly(const weft_http_options *o, size_t at_once, double every_s, ssize_t *n)
 {
-    client_open(&client, reply_body_length, n, o);
-    slow_sender d = {client.fd, 10000, at_once, every_s};
-    client_send(&client, POST "Content-Length: 10000\r\n\r\n");
-    weft_fiber f = weft_spin(send_slowly, &d);
-    while (strstr(client.received, "\r\n\r\n") == NULL)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    static const char filler[4096];
+    start_client(reply_body_length, n, o, POST "Content-Length: 10000\r\n\r\n");
+    weft_fiber f = weft_spin(send_slowly, &(slow_sender){filler, at_once, every_s});
+    client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(weft_stop(f, 0), 0);
     client_close(&client);
 }
