@@ -34,23 +34,19 @@ static const char reply_gzip[] =
 
 static void send_canned_reply(int fd, const char *request)
 {
-    const char *text = reply_hello;
-    size_t bytes = sizeof reply_hello - 1;
-    if (strstr(request, "/go ") != NULL) {
-        text = reply_redirect;
-        bytes = sizeof reply_redirect - 1;
-    } else if (strstr(request, "/zipped ") != NULL) {
-        text = reply_gzip;
-        bytes = sizeof reply_gzip - 1;
-    }
-    bool is_up = strstr(request, "/up ") != NULL;
-    if (is_up) {
-        text = reply_upgrade;
-        bytes = sizeof reply_upgrade - 1;
-    }
-    if (write(fd, text, bytes) < 0)
+    static const struct {
+        const char *path, *reply;
+        size_t bytes;
+    } rows[] = {{"/go ", reply_redirect, sizeof reply_redirect - 1},
+                {"/zipped ", reply_gzip, sizeof reply_gzip - 1},
+                {"/up ", reply_upgrade, sizeof reply_upgrade - 1},
+                {"", reply_hello, sizeof reply_hello - 1}};
+    size_t i = 0;
+    while (strstr(request, rows[i].path) == NULL)
+        i++;
+    if (write(fd, rows[i].reply, rows[i].bytes) < 0)
         _exit(1);
-    if (is_up)
+    if (rows[i].reply == reply_upgrade)
         shutdown(fd, SHUT_WR);
 }
 

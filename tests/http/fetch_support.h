@@ -5,6 +5,7 @@
 #ifndef TESTS_HTTP_FETCH_SUPPORT_H
 #define TESTS_HTTP_FETCH_SUPPORT_H
 
+#include "support/cases.h"
 #include "support/net_support.h"
 
 #include <weft/web.h>
@@ -209,21 +210,18 @@ static inline const char *url_of(const script_server *sv, const char *path)
     return url;
 }
 
-/* Assert that the recorded requests contain text. */
-#define ck_assert_server_received(sv, text)                                              \
-    ck_assert_msg(strstr((sv)->received, (text)) != NULL, "'%s' is not in:\n%s", (text), \
-                  (sv)->received)
-#define ck_assert_server_not_received(sv, text) \
-    ck_assert_msg(strstr((sv)->received, (text)) == NULL, "'%s' is in:\n%s", (text), (sv)->received)
+/* Assert that the requests that sv has recorded contain each text. */
+#define ck_assert_server_received(sv, ...) ck_assert_has((sv)->received, __VA_ARGS__)
+#define ck_assert_server_not_received(sv, ...) ck_assert_lacks((sv)->received, __VA_ARGS__)
 
 /* GET a URL and read the body into text. Return the status, or an error. */
 static inline int fetch_text(weft_fetcher *fetcher, const char *url, char *text, size_t room)
 {
     weft_fetch *f;
+    char *all;
     int status = weft_fetch_get(fetcher, url, &f);
     if (status < 0)
         return status;
-    char *all;
     ssize_t n = weft_fetch_read_all(f, &all);
     if (n >= 0)
         snprintf(text, room, "%s", all);
@@ -238,8 +236,72 @@ static inline int fetch_text(weft_fetcher *fetcher, const char *url, char *text,
         ck_assert_str_eq(ck_text, expected);                                      \
     } while (0)
 
-/* Unset all variables that select a proxy. */
-static inline void unset_proxies(void)
+/* The server, the fetcher and the fetch in tests with one of each. */
+static script_server site;
+static weft_fetcher *fetcher;
+static weft_fetch *fetch;
+
+/* The steps of a script, and their number. */
+#define STEPS(...)                      \
+    (const script_step[]){__VA_ARGS__}, \
+        sizeof((const script_step[]){__VA_ARGS__}) / sizeof(script_step)
+
+static inline void open_site(const script_step *steps, size_t count)
+{
+    start_server(&site, steps, count);
+    fetcher = weft_fetcher_new(NULL);
+    ck_assert_ptr_nonnull(fetcher);
+}
+
+/* Replace the fetcher by one with these options. */
+static inline void use_fetcher(weft_fetcher_options options)
+{
+    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+    fetcher = weft_fetcher_new(&options);
+    ck_assert_ptr_nonnull(fetcher);
+}
+
+static inline void close_site(void)
+{
+    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+    stop_server(&site);
+}
+
+/* GET a path of the site. Return the status, or an error. */
+static inline int get(const char *path)
+{
+    return weft_fetch_get(fetcher, url_of(&site, path), &fetch);
+}
+
+static inline void assert_status(const char *path, int status)
+{
+    ck_assert_int_eq(get(path), status);
+    weft_fetch_close(fetch);
+}
+
+/* Assert the whole body of fetch. */
+static inline void assert_body(const char *expected)
+{
+    char *text = NULL;
+    ck_assert_int_eq(weft_fetch_read_all(fetch, &text), (ssize_t)strlen(expected));
+    ck_assert_str_eq(text, expected);
+}
+
+static inline void assert_page(const char *path, const char *expected)
+{
+    ck_assert_fetch(fetcher, url_of(&site, path), expected);
+}
+
+/* Send a request to a URL. Close the fetch and return the status, or the error. */
+static inline int send_request(weft_fetch_request r)
+{
+    int status = weft_fetch_send(fetcher, &r, &fetch);
+    weft_fetch_close(fetch);
+    return status;
+}
+
+/* Unset all variables that select a proxy, before main. */
+__attribute__((constructor)) static void unset_proxies(void)
 {
     static const char *const names[] = {"http_proxy", "https_proxy", "all_proxy", "no_proxy",
                                         "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"};

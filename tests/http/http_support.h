@@ -5,6 +5,7 @@
 #ifndef TESTS_HTTP_HTTP_SUPPORT_H
 #define TESTS_HTTP_HTTP_SUPPORT_H
 
+#include "support/cases.h"
 #include "support/net_support.h"
 
 #include <weft/web.h>
@@ -168,6 +169,36 @@ static inline int status_of(const char *response)
     ck_assert_msg(sscanf(response, "HTTP/1.1 %d ", &status) == 1, "not a response: \"%s\"",
                   response);
     return status;
+}
+
+/* The client in tests with one. */
+static test_client client;
+
+/* Open a connection and send a text. */
+static inline void start_client(weft_http_handler *handler, void *ctx,
+                                const weft_http_options *options, const char *text)
+{
+    client_open(&client, handler, ctx, options);
+    client_send(&client, text);
+}
+
+/* Send text on a new connection, half-close, and return everything received. */
+static inline const char *exchange(weft_http_handler *handler, const char *text)
+{
+    return client_exchange(&client, handler, NULL, NULL, text);
+}
+
+/* Read until the server closes the connection. Assert the status of the first response. */
+static inline void expect_status(int status)
+{
+    ck_assert_int_eq(status_of(client_receive_all(&client)), status);
+}
+
+/* Read until the text has been received count times. */
+static inline void expect_times(const char *text, size_t count)
+{
+    while (count_in(client.received, text) < count)
+        ck_assert_int_gt(client_receive_some(&client), 0);
 }
 
 #endif

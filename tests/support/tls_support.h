@@ -69,11 +69,11 @@ static inline void handshake(tls_pair *p)
  * Create both contexts. By default the server has the certificate for localhost and the client
  * trusts it.
  */
-static inline void new_tls_pair(tls_pair *p, const weft_tls_options *server,
-                                const weft_tls_options *client)
+static inline void new_tls_pair(tls_pair *p, const weft_tls_options *for_server,
+                                const weft_tls_options *for_client)
 {
-    weft_tls_options s = server != NULL ? *server : (weft_tls_options){0};
-    weft_tls_options c = client != NULL ? *client : (weft_tls_options){0};
+    weft_tls_options s = for_server != NULL ? *for_server : (weft_tls_options){0};
+    weft_tls_options c = for_client != NULL ? *for_client : (weft_tls_options){0};
     make_local_cert();
     if (s.identity.cert_pem == NULL && s.identity.cert_file == NULL && s.choose == NULL)
         s.identity = (weft_tls_identity){.cert_pem = local_cert, .key_pem = local_key};
@@ -85,10 +85,10 @@ static inline void new_tls_pair(tls_pair *p, const weft_tls_options *server,
     ck_assert_msg(p->client_tls != NULL, "%s", p->client_tls == NULL ? weft_error()->message : "");
 }
 
-static inline void open_tls_pair(tls_pair *p, const weft_tls_options *server,
-                                 const weft_tls_options *client)
+static inline void open_tls_pair(tls_pair *p, const weft_tls_options *for_server,
+                                 const weft_tls_options *for_client)
 {
-    new_tls_pair(p, server, client);
+    new_tls_pair(p, for_server, for_client);
     handshake(p);
     ck_assert_good(p->client_rc);
     ck_assert_good(p->server_rc);
@@ -108,6 +108,26 @@ static inline void close_tls_pair(tls_pair *p)
     ck_assert_good(weft_stream_close(&p->client));
     ck_assert_good(weft_stream_close(&p->server));
     free_tls_pair(p);
+}
+
+static inline void close_ends(tls_pair *p)
+{
+    ck_assert_good(weft_stream_close(&p->client));
+    ck_assert_good(weft_stream_close(&p->server));
+}
+
+/* Write and flush a text. */
+static inline void send_text(weft_stream *s, const char *text)
+{
+    ck_assert_int_eq(weft_stream_puts(s, text), (ssize_t)strlen(text));
+    ck_assert_int_eq(weft_stream_flush(s), 0);
+}
+
+/* Send a line from one stream to the other. */
+static inline void assert_line_passes(weft_stream *from, weft_stream *to)
+{
+    send_text(from, "a line\n");
+    ck_assert_line(to, "a line");
 }
 
 #endif

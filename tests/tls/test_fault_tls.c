@@ -3,10 +3,11 @@
  * closed, and a failed send returns an error. Allocations of OpenSSL do not fail.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 #include "tls/tls_certs.h"
 
 /* Created once, before the attempts are forked. */
-static test_cert identity;
+static const test_cert *identity;
 
 static void create_identity(void)
 {
@@ -83,8 +84,8 @@ static bool connect_and_exchange(tls_ends *s)
 
 static bool open_tls(tls_ends *s)
 {
-    const weft_tls_options server = {.identity = identity_of(&identity), .alpn = "a,b"};
-    const weft_tls_options client = {.ca_pem = identity.cert_pem, .alpn = "b,c"};
+    const weft_tls_options server = {.identity = identity_of(identity), .alpn = "a,b"};
+    const weft_tls_options client = {.ca_pem = identity->cert_pem, .alpn = "b,c"};
     *s = (tls_ends){.server_tls = require_tls(weft_tls_server_new(&server)),
                     .client_tls = require_tls(weft_tls_client_new(&client))};
     return s->server_tls != NULL && s->client_tls != NULL;
@@ -99,7 +100,7 @@ static void close_tls(tls_ends *s)
 
 static bool configure_tls(void)
 {
-    const weft_tls_identity other = identity_of(&identity);
+    const weft_tls_identity other = identity_of(identity);
     tls_ends s;
     if (!become_a_cord())
         return false;
@@ -112,13 +113,12 @@ static bool configure_tls(void)
     return is_done;
 }
 
-START_TEST(a_configuration_is_loaded_or_fails_with_an_error)
+TEST(a_configuration_is_loaded_or_fails_with_an_error)
 {
     create_identity();
     fail_each_call(configure_tls);
-    free_cert(&identity);
+    free_certs();
 }
-END_TEST
 
 static bool exchange_twice(void)
 {
@@ -133,13 +133,12 @@ static bool exchange_twice(void)
     return is_done;
 }
 
-START_TEST(connections_succeed_or_fail_with_an_error)
+TEST(connections_succeed_or_fail_with_an_error)
 {
     create_identity();
     fail_each_call(exchange_twice);
-    free_cert(&identity);
+    free_certs();
 }
-END_TEST
 
 static bool create_self_signed(void)
 {
@@ -155,18 +154,4 @@ static bool create_self_signed(void)
     return is_done;
 }
 
-START_TEST(a_certificate_is_created_or_the_call_fails)
-{
-    fail_each_call(create_self_signed);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_configuration_is_loaded_or_fails_with_an_error,
-        &connections_succeed_or_fail_with_an_error,
-        &a_certificate_is_created_or_the_call_fails,
-    };
-    return run_suite("fault_tls", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_certificate_is_created_or_the_call_fails, create_self_signed)

@@ -2,34 +2,31 @@
  * TLS connections: traffic in both directions, orderly and abrupt closes, and cancellation in every
  * state without lost or repeated bytes.
  */
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 #include <openssl/ssl.h>
 
-static const int versions[] = {12, 13};
+/* The connection of most tests. */
+static tls_pair p;
 
-static weft_tls_options options_of_version(int version)
+/* Open p with TLS 1.2 or 1.3 only. */
+static void open_pair_of(int version)
 {
-    return (weft_tls_options){.version_min = version, .version_max = version};
+    open_tls_pair(&p, &(weft_tls_options){.version_min = version, .version_max = version}, NULL);
 }
 
-START_TEST(a_client_and_a_server_connect_and_exchange_lines)
+TEST(a_client_and_a_server_connect_and_exchange_lines)
 {
-    for (size_t i = 0; i < COUNT_OF(versions); i++) {
-        tls_pair p = {0};
-        weft_tls_options options = options_of_version(versions[i]);
-        open_tls_pair(&p, &options, NULL);
+    for (int version = 12; version <= 13; version++) {
         weft_tls_info info;
-        ck_assert_int_eq(weft_stream_puts(&p.client, "hello\n"), 6);
-        ck_assert_int_eq(weft_stream_flush(&p.client), 0);
-        ck_assert_line(&p.server, "hello");
-        ck_assert_int_eq(weft_stream_puts(&p.server, "and you\n"), 8);
-        ck_assert_int_eq(weft_stream_flush(&p.server), 0);
-        ck_assert_line(&p.client, "and you");
+        open_pair_of(version);
+        assert_line_passes(&p.client, &p.server);
+        assert_line_passes(&p.server, &p.client);
         ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
-        ck_assert_int_eq(info.version, versions[i]);
-        ck_assert_str_eq(info.cipher, versions[i] == 13 ? "TLS_AES_256_GCM_SHA384"
-                                                        : "ECDHE-ECDSA-AES256-GCM-SHA384");
+        ck_assert_int_eq(info.version, version);
+        ck_assert_str_eq(info.cipher, version == 13 ? "TLS_AES_256_GCM_SHA384"
+                                                    : "ECDHE-ECDSA-AES256-GCM-SHA384");
         ck_assert_str_eq(info.server_name, "localhost");
         ck_assert_str_eq(info.peer_subject, "CN=localhost");
         ck_assert(!info.is_resumed);
@@ -40,7 +37,6 @@ START_TEST(a_client_and_a_server_connect_and_exchange_lines)
     }
     assert_nothing_pending();
 }
-END_TEST
 
 /* A test stream that one fiber writes and another fiber checks. */
 typedef struct flow {
@@ -78,12 +74,10 @@ static weft_value read_flow(void *arg)
     return 0;
 }
 
-START_TEST(megabytes_are_sent_in_both_directions_at_once)
+TEST(megabytes_are_sent_in_both_directions_at_once)
 {
-    for (size_t i = 0; i < COUNT_OF(versions); i++) {
-        tls_pair p = {0};
-        weft_tls_options options = options_of_version(versions[i]);
-        open_tls_pair(&p, &options, NULL);
+    for (int version = 12; version <= 13; version++) {
+        open_pair_of(version);
         flow out = {&p.client, &p.server, 3 << 20, 100000};
         flow to_client = {&p.server, &p.client, 3 << 20, 30000};
         weft_fiber all[] = {weft_spin(write_flow, &out), weft_spin(write_flow, &to_client),
@@ -94,11 +88,9 @@ START_TEST(megabytes_are_sent_in_both_directions_at_once)
     }
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(writev_sends_several_spans_in_order)
+TEST(writev_sends_several_spans_in_order)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     static unsigned char data[100000];
     fill_from(data, sizeof data, 0);
@@ -111,49 +103,35 @@ START_TEST(writev_sends_several_spans_in_order)
     ck_assert_int_eq(weft_await(reader), 0);
     close_tls_pair(&p);
 }
-END_TEST
 
 /* One side of a round: writes or reads until it is done, or its scope is cancelled. */
 typedef struct part {
     weft_stream *stream;
+    bool is_writer;
     weft_scope scope;
     size_t at;    /* offset in the test stream */
     size_t bytes; /* maximum to write or read */
+    unsigned char data[40000];
 } part;
 
-static weft_value write_part(void *arg)
+static weft_value run_part(void *arg)
 {
-    static unsigned char data[40000];
     part *t = arg;
+    unsigned char *data = t->data;
     ssize_t n = 0;
     weft_scope_open(&t->scope, INFINITY);
-    for (size_t end = t->at + t->bytes; t->at < end && n >= 0;) {
-        size_t bytes = 1 + random_below(sizeof data);
+    for (size_t end = t->at + t->bytes; t->at < end && n >= 0; t->at += n > 0 ? (size_t)n : 0) {
+        size_t bytes = 1 + random_below(sizeof t->data);
         bytes = bytes < end - t->at ? bytes : end - t->at;
-        fill_from(data, bytes, t->at);
-        n = weft_stream_write(t->stream, data, bytes);
+        if (t->is_writer)
+            fill_from(data, bytes, t->at);
+        n = t->is_writer ? weft_stream_write(t->stream, data, bytes)
+                         : weft_stream_read(t->stream, data, bytes);
         ck_assert(n > 0 || n == -ECANCELED);
-        t->at += n > 0 ? (size_t)n : 0;
-        if (random_below(4) == 0)
+        if (t->is_writer && random_below(4) == 0)
             ck_assert_int_ge(weft_stream_flush(t->stream), -ECANCELED);
-    }
-    weft_scope_close(&t->scope);
-    return 0;
-}
-
-static weft_value read_part(void *arg)
-{
-    static unsigned char data[40000];
-    part *t = arg;
-    ssize_t n = 0;
-    weft_scope_open(&t->scope, INFINITY);
-    for (size_t end = t->at + t->bytes; t->at < end && n >= 0;) {
-        size_t bytes = 1 + random_below(sizeof data);
-        n = weft_stream_read(t->stream, data, bytes < end - t->at ? bytes : end - t->at);
-        ck_assert(n > 0 || n == -ECANCELED);
-        if (n > 0)
+        else if (!t->is_writer && n > 0)
             assert_bytes_at(data, (size_t)n, t->at);
-        t->at += n > 0 ? (size_t)n : 0;
     }
     weft_scope_close(&t->scope);
     return 0;
@@ -165,8 +143,8 @@ static void run_round(part *writer, part *reader)
     unsigned sides = 1 + random_below(3);
     writer->bytes = random_below(300000);
     reader->bytes = random_below(200000);
-    weft_fiber w = sides & 1 ? weft_spin(write_part, writer) : 0;
-    weft_fiber r = sides & 2 ? weft_spin(read_part, reader) : 0;
+    weft_fiber w = sides & 1 ? weft_spin(run_part, writer) : 0;
+    weft_fiber r = sides & 2 ? weft_spin(run_part, reader) : 0;
     let_run();
     if (w != 0 && weft_state_of(w) == WEFT_WAITING)
         weft_scope_cancel(&writer->scope);
@@ -181,34 +159,36 @@ static weft_value flush_stream(void *arg)
     return weft_stream_flush(arg);
 }
 
-START_TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
+/* Read all bytes that the writer has written. */
+static void finish_rounds(part *writer, part *reader)
 {
-    for (size_t i = 0; i < COUNT_OF(versions); i++) {
-        tls_pair p = {0};
-        weft_tls_options options = options_of_version(versions[i]);
-        open_tls_pair(&p, &options, NULL);
-        part writer = {.stream = &p.client}, reader = {.stream = &p.server};
-        for (int k = 0; k < 60; k++)
+    weft_fiber flusher = weft_spin(flush_stream, writer->stream);
+    reader->bytes = writer->at - reader->at;
+    run_part(reader);
+    ck_assert_int_eq(weft_await(flusher), 0);
+    ck_assert_uint_eq(reader->at, writer->at);
+}
+
+TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
+{
+    for (int version = 12; version <= 13; version++) {
+        open_pair_of(version);
+        part writer = {.stream = &p.client, .is_writer = true}, reader = {.stream = &p.server};
+        for (int k = 0; k < 40; k++)
             run_round(&writer, &reader);
         ck_assert_uint_gt(writer.at, 1000000);
         ck_assert_uint_gt(reader.at, 100000);
-        weft_fiber flusher = weft_spin(flush_stream, &p.client);
-        reader.bytes = writer.at - reader.at;
-        read_part(&reader);
-        ck_assert_int_eq(weft_await(flusher), 0);
-        ck_assert_uint_eq(reader.at, writer.at);
+        finish_rounds(&writer, &reader);
         close_tls_pair(&p);
     }
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_cancelled_flush_continues_with_the_next_flush)
+TEST(a_cancelled_flush_continues_with_the_next_flush)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
-    part writer = {.stream = &p.client, .bytes = 8 << 20};
-    weft_fiber w = weft_spin(write_part, &writer);
+    part writer = {.stream = &p.client, .is_writer = true, .bytes = 8 << 20};
+    weft_fiber w = weft_spin(run_part, &writer);
     let_run();
     weft_scope_cancel(&writer.scope);
     ck_assert_int_eq(weft_await(w), 0);
@@ -219,26 +199,21 @@ START_TEST(a_cancelled_flush_continues_with_the_next_flush)
     let_run();
     ck_assert_int_eq(weft_state_of(flusher), WEFT_WAITING);
     part reader = {.stream = &p.server, .bytes = writer.at};
-    read_part(&reader);
+    run_part(&reader);
     ck_assert_int_eq(weft_await(flusher), 0);
     close_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_write_in_a_cancelled_scope_sends_nothing)
+TEST(a_write_in_a_cancelled_scope_sends_nothing)
 {
-    tls_pair p = {0};
     static char data[100000];
     open_tls_pair(&p, NULL, NULL);
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_stream_write(&p.client, data, sizeof data), -ECANCELED);
     }
-    ck_assert_int_eq(weft_stream_puts(&p.client, "after\n"), 6);
-    ck_assert_int_eq(weft_stream_flush(&p.client), 0);
-    ck_assert_line(&p.server, "after");
+    assert_line_passes(&p.client, &p.server);
     close_tls_pair(&p);
 }
-END_TEST
 
 /* One direction of a connection that passes through the test, a few bytes at a time. */
 typedef struct forwarder {
@@ -261,41 +236,62 @@ static weft_value forward_bytes(void *arg)
     return 0;
 }
 
-START_TEST(records_may_arrive_in_small_pieces)
-{
-    tls_pair p = {0};
+/* Both ends of a connection, and the forwarders between them. */
+typedef struct forwarded {
+    tls_pair p;
     int left[2], right[2];
-    new_tls_pair(&p, NULL, NULL);
-    ck_assert_int_eq(weft_socketpair(left), 0);
-    ck_assert_int_eq(weft_socketpair(right), 0);
-    forwarder to_server = {left[1], right[1], 0}, to_client = {right[1], left[1], 0};
-    weft_fiber forwarders[] = {weft_spin(forward_bytes, &to_server),
-                               weft_spin(forward_bytes, &to_client)};
-    handshake_over(&p, left[0], right[0]);
-    ck_assert_good(p.client_rc);
-    ck_assert_good(p.server_rc);
-    part writer = {.stream = &p.client}, reader = {.stream = &p.server};
+    forwarder to_server, to_client;
+    weft_fiber fibers[2];
+} forwarded;
+
+static void open_forwarded(forwarded *f)
+{
+    *f = (forwarded){0};
+    new_tls_pair(&f->p, NULL, NULL);
+    ck_assert_int_eq(weft_socketpair(f->left), 0);
+    ck_assert_int_eq(weft_socketpair(f->right), 0);
+    f->to_server = (forwarder){f->left[1], f->right[1], 0};
+    f->to_client = (forwarder){f->right[1], f->left[1], 0};
+    f->fibers[0] = weft_spin(forward_bytes, &f->to_server);
+    f->fibers[1] = weft_spin(forward_bytes, &f->to_client);
+    handshake_over(&f->p, f->left[0], f->right[0]);
+    ck_assert_good(f->p.client_rc);
+    ck_assert_good(f->p.server_rc);
+}
+
+static void stop_forwarding_to_server(forwarded *f)
+{
+    ck_assert_int_eq(weft_cancel(f->fibers[0]), 0);
+    (void)weft_await(f->fibers[0]);
+}
+
+/* Wait for the forwarders after both ends are closed. */
+static void close_forwarded(forwarded *f)
+{
+    for (size_t i = 0; i < 2; i++)
+        (void)weft_await(f->fibers[i]);
+    weft_close(f->left[1]);
+    weft_close(f->right[1]);
+    free_tls_pair(&f->p);
+}
+
+TEST(records_may_arrive_in_small_pieces)
+{
+    forwarded f;
+    open_forwarded(&f);
+    part writer = {.stream = &f.p.client, .is_writer = true}, reader = {.stream = &f.p.server};
     for (int k = 0; k < 10; k++)
         run_round(&writer, &reader);
-    weft_fiber flusher = weft_spin(flush_stream, &p.client);
-    reader.bytes = writer.at - reader.at;
-    read_part(&reader);
-    ck_assert_int_eq(weft_await(flusher), 0);
-    close_tls_pair(&p);
-    for (size_t i = 0; i < 2; i++)
-        ck_assert_int_eq(weft_await(forwarders[i]), 0);
-    weft_close(left[1]);
-    weft_close(right[1]);
+    finish_rounds(&writer, &reader);
+    close_ends(&f.p);
+    close_forwarded(&f);
 }
-END_TEST
 
-START_TEST(closing_one_side_is_the_end_of_input_for_the_other)
+TEST(closing_one_side_is_the_end_of_input_for_the_other)
 {
-    for (size_t i = 0; i < COUNT_OF(versions); i++) {
-        tls_pair p = {0};
-        weft_tls_options options = options_of_version(versions[i]);
+    for (int version = 12; version <= 13; version++) {
         char data[16];
-        open_tls_pair(&p, &options, NULL);
+        open_pair_of(version);
         ck_assert_int_eq(weft_stream_puts(&p.client, "last"), 4);
         ck_assert_int_eq(weft_stream_close(&p.client), 0);
         ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 4);
@@ -306,44 +302,26 @@ START_TEST(closing_one_side_is_the_end_of_input_for_the_other)
         free_tls_pair(&p);
     }
 }
-END_TEST
 
-START_TEST(a_close_without_close_notify_is_econnreset)
+TEST(a_close_without_close_notify_is_econnreset)
 {
-    tls_pair p = {0};
+    forwarded f;
     char data[16];
-    int left[2], right[2];
-    new_tls_pair(&p, NULL, NULL);
-    ck_assert_int_eq(weft_socketpair(left), 0);
-    ck_assert_int_eq(weft_socketpair(right), 0);
-    forwarder to_server = {left[1], right[1], 0}, to_client = {right[1], left[1], 0};
-    weft_fiber forwarders[] = {weft_spin(forward_bytes, &to_server),
-                               weft_spin(forward_bytes, &to_client)};
-    handshake_over(&p, left[0], right[0]);
-    ck_assert_int_eq(weft_stream_puts(&p.client, "last"), 4);
-    ck_assert_int_eq(weft_stream_flush(&p.client), 0);
-    ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 4);
-    ck_assert_int_eq(weft_cancel(forwarders[0]), 0);
-    (void)weft_await(forwarders[0]);
+    open_forwarded(&f);
+    assert_line_passes(&f.p.client, &f.p.server);
+    stop_forwarding_to_server(&f);
     for (int k = 0; k < 2; k++) {
-        ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), -ECONNRESET);
+        ck_assert_int_eq(weft_stream_read(&f.p.server, data, sizeof data), -ECONNRESET);
         ck_assert_error(-ECONNRESET, "TLS: the peer closed the connection without close_notify");
-        ck_assert_int_eq(weft_stream_wait(&p.server), 0);
+        ck_assert_int_eq(weft_stream_wait(&f.p.server), 0);
     }
-    /* The other direction still works. */
-    ck_assert_int_eq(weft_stream_puts(&p.server, "still here\n"), 11);
-    ck_assert_int_eq(weft_stream_flush(&p.server), 0);
-    ck_assert_line(&p.client, "still here");
-    close_tls_pair(&p);
-    (void)weft_await(forwarders[1]);
-    weft_close(left[1]);
-    weft_close(right[1]);
+    assert_line_passes(&f.p.server, &f.p.client); /* the other direction still works */
+    close_ends(&f.p);
+    close_forwarded(&f);
 }
-END_TEST
 
-START_TEST(one_side_may_shut_down_before_the_other)
+TEST(one_side_may_shut_down_before_the_other)
 {
-    tls_pair p = {0};
     char data[16];
     open_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_stream_puts(&p.client, "question\n"), 9);
@@ -351,9 +329,7 @@ START_TEST(one_side_may_shut_down_before_the_other)
     ck_assert_int_eq(weft_tls_shutdown(&p.client), 0);
     ck_assert_line(&p.server, "question");
     ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 0);
-    ck_assert_int_eq(weft_stream_puts(&p.server, "answer\n"), 7);
-    ck_assert_int_eq(weft_stream_flush(&p.server), 0);
-    ck_assert_line(&p.client, "answer");
+    assert_line_passes(&p.server, &p.client);
     ck_assert_int_eq(weft_stream_puts(&p.client, "more"), 4);
     ck_assert_int_eq(weft_stream_flush(&p.client), -EPIPE);
     ck_assert_int_eq(weft_stream_close(&p.server), 0);
@@ -362,11 +338,9 @@ START_TEST(one_side_may_shut_down_before_the_other)
     ck_assert_int_eq(weft_tls_shutdown(&p.client), -EBADF);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_write_after_the_peer_has_closed_is_epipe)
+TEST(a_write_after_the_peer_has_closed_is_epipe)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_stream_close(&p.server), 0);
     ck_assert_int_eq(weft_stream_puts(&p.client, "anybody?"), 8);
@@ -375,7 +349,6 @@ START_TEST(a_write_after_the_peer_has_closed_is_epipe)
     ck_assert_int_eq(weft_stream_close(&p.client), -EPIPE);
     free_tls_pair(&p);
 }
-END_TEST
 
 static weft_value read_stream_byte(void *arg)
 {
@@ -392,9 +365,8 @@ static weft_value write_endlessly(void *arg)
     return n;
 }
 
-START_TEST(closing_wakes_readers_and_writers)
+TEST(closing_wakes_readers_and_writers)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     weft_fiber reader = weft_spin(read_stream_byte, &p.client);
     weft_fiber writer = weft_spin(write_endlessly, &p.client);
@@ -409,23 +381,20 @@ START_TEST(closing_wakes_readers_and_writers)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 static weft_value wait_for_stream(void *arg)
 {
     return weft_stream_wait(arg);
 }
 
-START_TEST(waiting_for_input_ignores_records_without_application_data)
+TEST(waiting_for_input_ignores_records_without_application_data)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     /* The session tickets of the server have arrived or will arrive. */
     weft_fiber waiter = weft_spin(wait_for_stream, &p.client);
     let_run();
     ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
-    ck_assert_int_eq(weft_stream_puts(&p.server, "x"), 1);
-    ck_assert_int_eq(weft_stream_flush(&p.server), 0);
+    send_text(&p.server, "x");
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_int_eq(read_stream_byte(&p.client), 1);
     waiter = weft_spin(wait_for_stream, &p.client);
@@ -441,7 +410,6 @@ START_TEST(waiting_for_input_ignores_records_without_application_data)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 /* One side of a handshake, in a fiber. */
 typedef struct attempt {
@@ -474,9 +442,8 @@ static void assert_closed(int fd)
     ck_assert_int_eq(weft_close(fd), 0);
 }
 
-START_TEST(a_cancelled_handshake_closes_its_descriptor)
+TEST(a_cancelled_handshake_closes_its_descriptor)
 {
-    tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
     for (int k = 0; k < 4; k++) {
         int fd[2];
@@ -495,12 +462,10 @@ START_TEST(a_cancelled_handshake_closes_its_descriptor)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
 /* Forward a limited number of bytes in each direction, then cancel or close. */
-START_TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
+TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
 {
-    tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
     for (size_t limit = 0; limit < 3000; limit += 97) {
         int left[2], right[2];
@@ -537,102 +502,64 @@ START_TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
     free_tls_pair(&p);
     assert_nothing_pending();
 }
-END_TEST
 
-/* Input of clients that do not use TLS, and the error of the server. */
-static const struct {
-    const char *input;
-    int code;
-    const char *message; /* NULL: any */
-} bad_clients[] = {
-    {"", -ECONNRESET, "TLS: the peer closed the connection during the handshake"},
-    {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", -EPROTO, "TLS: the client sent HTTP without TLS"},
-    {"\x16\x03\x01", -ECONNRESET, "TLS: the peer closed the connection during the handshake"},
-    {"\x16\x03\x01\x02\x01\x01\x01\x01\x01\x01\x01", -ECONNRESET,
-     "TLS: the peer closed the connection during the handshake"},
-    {"SSH-2.0-OpenSSH_9.2p1\r\n\r\n", -EPROTO, "TLS: the peer does not use TLS 1.2 or 1.3"},
-    {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", -EPROTO, NULL},
-};
-
-START_TEST(a_client_that_does_not_use_tls_is_refused_with_a_message)
+/* Assert the error of a handshake with a peer that sends input. message may be NULL. */
+static void assert_no_handshake(bool is_client, const char *input, int code, const char *message)
 {
-    tls_pair p = {0};
-    new_tls_pair(&p, NULL, NULL);
-    for (size_t i = 0; i < COUNT_OF(bad_clients); i++) {
-        int fd[2];
-        size_t bytes = strlen(bad_clients[i].input);
-        ck_assert_int_eq(weft_socketpair(fd), 0);
-        attempt a = {.tls = p.server_tls, .fd = fd[0]};
-        weft_fiber f = weft_spin(attempt_handshake, &a);
-        if (bytes > 0)
-            ck_assert_int_eq(weft_write(fd[1], bad_clients[i].input, bytes), (ssize_t)bytes);
-        ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
-        ck_assert_int_eq(weft_await(f), bad_clients[i].code);
-        if (bad_clients[i].message != NULL)
-            ck_assert_str_eq(a.message, bad_clients[i].message);
-        assert_closed(fd[1]);
-    }
-    free_tls_pair(&p);
-}
-END_TEST
-
-START_TEST(a_server_that_does_not_use_tls_is_refused_with_a_message)
-{
-    tls_pair p = {0};
     int fd[2];
     new_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    attempt a = {.tls = p.client_tls, .fd = fd[0], .is_client = true};
+    attempt a = {
+        .tls = is_client ? p.client_tls : p.server_tls, .fd = fd[0], .is_client = is_client};
     weft_fiber f = weft_spin(attempt_handshake, &a);
-    ck_assert_int_eq(weft_write(fd[1], "220 ready\r\n", 11), 11);
-    ck_assert_int_eq(weft_await(f), -EPROTO);
-    ck_assert_str_eq(a.message, "TLS: the peer does not use TLS 1.2 or 1.3");
+    ck_assert_int_eq(weft_write_all(fd[1], input, strlen(input)), (ssize_t)strlen(input));
+    ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
+    ck_assert_int_eq(weft_await(f), code);
+    if (message != NULL)
+        ck_assert_str_eq(a.message, message);
     assert_closed(fd[1]);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(modified_records_end_the_connection)
+TEST(a_peer_that_does_not_use_tls_is_refused_with_a_message)
 {
-    tls_pair p = {0};
-    char data[64];
-    int left[2], right[2];
-    new_tls_pair(&p, NULL, NULL);
-    ck_assert_int_eq(weft_socketpair(left), 0);
-    ck_assert_int_eq(weft_socketpair(right), 0);
-    forwarder to_server = {left[1], right[1], 0}, to_client = {right[1], left[1], 0};
-    weft_fiber forwarders[] = {weft_spin(forward_bytes, &to_server),
-                               weft_spin(forward_bytes, &to_client)};
-    handshake_over(&p, left[0], right[0]);
-    let_run();
-    ck_assert_int_eq(weft_cancel(forwarders[0]), 0);
-    (void)weft_await(forwarders[0]);
-    ck_assert_int_eq(weft_stream_puts(&p.server, "before"), 6);
-    ck_assert_int_eq(weft_stream_flush(&p.server), 0);
-    ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), 6);
-    /* An unencrypted record, sent to the client in place of the server. */
-    ck_assert_int_eq(weft_write(left[1],
-                                "\x17\x03\x03\x00\x20"
-                                "0123456789abcdef0123456789abcdef",
-                                37),
-                     37);
-    ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), -EPROTO);
-    ck_assert_error(-EPROTO, "TLS: a record was modified in transit");
-    ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), -EPROTO);
-    ck_assert_int_eq(weft_stream_puts(&p.client, "x"), 1);
-    ck_assert_int_eq(weft_stream_flush(&p.client), -EPROTO);
-    ck_assert_int_eq(weft_stream_close(&p.client), -EPROTO);
-    ck_assert_int_eq(weft_stream_close(&p.server), 0);
-    (void)weft_await(forwarders[1]);
-    weft_close(left[1]);
-    weft_close(right[1]);
-    free_tls_pair(&p);
+    static const char closed[] = "TLS: the peer closed the connection during the handshake";
+    static const char not_tls[] = "TLS: the peer does not use TLS 1.2 or 1.3";
+    assert_no_handshake(false, "", -ECONNRESET, closed);
+    assert_no_handshake(false, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", -EPROTO,
+                        "TLS: the client sent HTTP without TLS");
+    assert_no_handshake(false, "\x16\x03\x01", -ECONNRESET, closed);
+    assert_no_handshake(false, "\x16\x03\x01\x02\x01\x01\x01\x01\x01\x01\x01", -ECONNRESET, closed);
+    assert_no_handshake(false, "SSH-2.0-OpenSSH_9.2p1\r\n\r\n", -EPROTO, not_tls);
+    assert_no_handshake(false, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+                        -EPROTO, NULL);
+    assert_no_handshake(true, "220 ready\r\n", -EPROTO, not_tls);
 }
-END_TEST
 
-START_TEST(invalid_calls_are_refused)
+TEST(modified_records_end_the_connection)
 {
-    tls_pair p = {0};
+    /* An unencrypted record, sent to the client in place of the server. */
+    static const char record[] = "\x17\x03\x03\x00\x20"
+                                 "0123456789abcdef0123456789abcdef";
+    forwarded f;
+    char data[64];
+    open_forwarded(&f);
+    let_run();
+    stop_forwarding_to_server(&f);
+    assert_line_passes(&f.p.server, &f.p.client);
+    ck_assert_int_eq(weft_write(f.left[1], record, sizeof record - 1), sizeof record - 1);
+    ck_assert_int_eq(weft_stream_read(&f.p.client, data, sizeof data), -EPROTO);
+    ck_assert_error(-EPROTO, "TLS: a record was modified in transit");
+    ck_assert_int_eq(weft_stream_read(&f.p.client, data, sizeof data), -EPROTO);
+    ck_assert_int_eq(weft_stream_puts(&f.p.client, "x"), 1);
+    ck_assert_int_eq(weft_stream_flush(&f.p.client), -EPROTO);
+    ck_assert_int_eq(weft_stream_close(&f.p.client), -EPROTO);
+    ck_assert_int_eq(weft_stream_close(&f.p.server), 0);
+    close_forwarded(&f);
+}
+
+TEST(invalid_calls_are_refused)
+{
     weft_stream s = {0};
     weft_tls_info info;
     int fd[2];
@@ -642,12 +569,13 @@ START_TEST(invalid_calls_are_refused)
     ck_assert_int_eq(weft_tls_describe(&s, &info), -EBADF);
     ck_assert_int_eq(weft_tls_shutdown(&s), -EBADF);
     for (int k = 0; k < 5; k++) {
+        weft_tls *const accepting[] = {p.client_tls, NULL};
         ck_assert_int_eq(weft_socketpair(fd), 0);
-        ck_assert_int_eq(k == 0   ? weft_tls_accept(&s, fd[0], p.client_tls)
-                         : k == 1 ? weft_tls_accept(&s, fd[0], NULL)
-                         : k == 2 ? weft_tls_connect(&s, fd[0], p.server_tls, "localhost")
-                         : k == 3 ? weft_tls_connect(&s, fd[0], p.client_tls, NULL)
-                                  : weft_tls_connect(&s, fd[0], p.client_tls, ""),
+        ck_assert_int_eq(k < 2 ? weft_tls_accept(&s, fd[0], accepting[k])
+                               : weft_tls_connect(&s, fd[0], k == 2 ? p.server_tls : p.client_tls,
+                                                  k == 2   ? "localhost"
+                                                  : k == 3 ? NULL
+                                                           : ""),
                          -EINVAL);
         ck_assert_any_error(-EINVAL);
         assert_closed(fd[1]);
@@ -661,24 +589,17 @@ START_TEST(invalid_calls_are_refused)
     weft_tls_free(NULL);
     free_tls_pair(&p);
 }
-END_TEST
 
-START_TEST(a_connection_outlives_its_weft_tls)
+TEST(a_connection_outlives_its_weft_tls)
 {
-    tls_pair p = {0};
     open_tls_pair(&p, NULL, NULL);
     weft_tls_free(p.client_tls);
     weft_tls_free(p.server_tls);
-    ck_assert_int_eq(weft_stream_puts(&p.client, "hello\n"), 6);
-    ck_assert_int_eq(weft_stream_flush(&p.client), 0);
-    ck_assert_line(&p.server, "hello");
-    ck_assert_int_eq(weft_stream_puts(&p.server, "hello\n"), 6);
-    ck_assert_int_eq(weft_stream_flush(&p.server), 0);
-    ck_assert_line(&p.client, "hello");
+    assert_line_passes(&p.client, &p.server);
+    assert_line_passes(&p.server, &p.client);
     p.client_tls = p.server_tls = NULL;
     close_tls_pair(&p);
 }
-END_TEST
 
 static int close_result_at_exit; /* the expected result of weft_stream_close */
 
@@ -699,7 +620,6 @@ static weft_value write_until_exit(void *arg)
 
 static int exit_with_connections(void)
 {
-    static tls_pair p;
     open_tls_pair(&p, NULL, NULL);
     weft_spin(close_at_exit, &p.client);
     weft_spin(write_until_exit, &p.server);
@@ -716,38 +636,9 @@ static int exit_after_openssl(void)
     return exit_with_connections();
 }
 
-START_TEST(a_process_may_exit_with_open_connections)
+TEST(a_process_may_exit_with_open_connections)
 {
     assert_silent(run_apart(exit_with_connections), 0);
     if (!is_sanitized()) /* LeakSanitizer reports memory that OpenSSL no longer references */
         assert_silent(run_apart(exit_after_openssl), 0);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &a_client_and_a_server_connect_and_exchange_lines,
-        &megabytes_are_sent_in_both_directions_at_once,
-        &writev_sends_several_spans_in_order,
-        &cancelled_calls_neither_lose_nor_repeat_bytes,
-        &a_cancelled_flush_continues_with_the_next_flush,
-        &a_write_in_a_cancelled_scope_sends_nothing,
-        &records_may_arrive_in_small_pieces,
-        &closing_one_side_is_the_end_of_input_for_the_other,
-        &a_close_without_close_notify_is_econnreset,
-        &one_side_may_shut_down_before_the_other,
-        &a_write_after_the_peer_has_closed_is_epipe,
-        &closing_wakes_readers_and_writers,
-        &waiting_for_input_ignores_records_without_application_data,
-        &a_cancelled_handshake_closes_its_descriptor,
-        &a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes,
-        &a_client_that_does_not_use_tls_is_refused_with_a_message,
-        &a_server_that_does_not_use_tls_is_refused_with_a_message,
-        &modified_records_end_the_connection,
-        &invalid_calls_are_refused,
-        &a_connection_outlives_its_weft_tls,
-        &a_process_may_exit_with_open_connections,
-    };
-    return run_suite("tls", tests, COUNT_OF(tests));
 }

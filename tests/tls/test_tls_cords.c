@@ -1,5 +1,6 @@
 /* A weft_tls that several threads share: handshakes, reloads, and the last release. */
 #include "support/cord_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -35,7 +36,7 @@ static weft_value connect_repeatedly(void *arg)
     return 0;
 }
 
-START_TEST(threads_share_a_weft_tls_while_one_thread_reloads_it)
+TEST(threads_share_a_weft_tls_while_one_thread_reloads_it)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -57,7 +58,6 @@ START_TEST(threads_share_a_weft_tls_while_one_thread_reloads_it)
     ck_assert_uint_gt(atomic_load(&s.resumed), 0);
     free_tls_pair(&p);
 }
-END_TEST
 
 /* Hold a connection open until is_over. */
 static weft_value hold_connection(void *arg)
@@ -79,7 +79,7 @@ static weft_value hold_connection(void *arg)
     return rc == 1 ? 0 : -EIO;
 }
 
-START_TEST(the_last_connection_of_several_threads_frees_the_weft_tls)
+TEST(the_last_connection_of_several_threads_frees_the_weft_tls)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -94,9 +94,8 @@ START_TEST(the_last_connection_of_several_threads_frees_the_weft_tls)
     for (int i = 0; i < CORDS; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
-END_TEST
 
-START_TEST(a_thread_frees_its_openssl_state)
+TEST(a_thread_frees_its_openssl_state)
 {
     tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
@@ -104,15 +103,4 @@ START_TEST(a_thread_frees_its_openssl_state)
     for (int i = 0; i < (IS_SLOW ? 3 : 10); i++)
         ck_assert_good(weft_cord_join(start_cord(hold_connection, &s)));
     free_tls_pair(&p); /* LeakSanitizer checks the rest */
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &threads_share_a_weft_tls_while_one_thread_reloads_it,
-        &the_last_connection_of_several_threads_frees_the_weft_tls,
-        &a_thread_frees_its_openssl_state,
-    };
-    return run_suite("tls_cords", tests, COUNT_OF(tests));
 }

@@ -1,9 +1,10 @@
 /* The TLS functions of a library that was built without OpenSSL: each call returns -ENOTSUP. */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
-START_TEST(without_openssl_every_call_is_enotsup)
+TEST(without_openssl_every_call_is_enotsup)
 {
     weft_tls_options options = {.identity = {.cert_pem = "x", .key_pem = "x"}};
     char *cert, *key;
@@ -16,9 +17,8 @@ START_TEST(without_openssl_every_call_is_enotsup)
     ck_assert_int_eq(weft_tls_add(NULL, &options.identity), -ENOTSUP);
     weft_tls_free(NULL);
 }
-END_TEST
 
-START_TEST(without_openssl_the_descriptor_is_still_closed)
+TEST(without_openssl_the_descriptor_is_still_closed)
 {
     weft_stream s = {0};
     weft_tls_info info;
@@ -35,14 +35,4 @@ START_TEST(without_openssl_the_descriptor_is_still_closed)
     ck_assert_int_eq(weft_tls_accept(&s, -ENOENT, NULL), -ENOENT);
     ck_assert_int_eq(weft_tls_describe(&s, &info), -EBADF);
     ck_assert_int_eq(weft_tls_shutdown(&s), -EBADF);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &without_openssl_every_call_is_enotsup,
-        &without_openssl_the_descriptor_is_still_closed,
-    };
-    return run_suite("tls_none", tests, COUNT_OF(tests));
 }

@@ -2,6 +2,7 @@
  * TLS with a peer that uses features that weft does not: key updates, fragmented messages, and
  * renegotiation. The peer is OpenSSL over memory, driven one call at a time.
  */
+#include "support/suite.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -134,27 +135,25 @@ static void close_both(weft_side *o, raw *r)
     close_raw(r);
 }
 
-START_TEST(keys_are_updated_when_the_peer_requests_it)
+TEST(keys_are_updated_when_the_peer_requests_it)
 {
-    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     for (int k = 0; k < 2; k++) {
         weft_side o = {.is_server = k == 1};
         raw r = {0};
-        connect_raw(&o, &r, (weft_tls_options){0}, 13, &cert);
+        connect_raw(&o, &r, (weft_tls_options){0}, 13, cert);
         for (int i = 0; i < 5; i++) {
             ck_assert_int_eq(SSL_key_update(r.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
             puts_raw(&r, "with new keys\n");
             send_raw(&r, SIZE_MAX);
             ck_assert_line(&o.stream, "with new keys");
-            ck_assert_int_eq(weft_stream_puts(&o.stream, "with ours\n"), 10);
-            ck_assert_int_eq(weft_stream_flush(&o.stream), 0);
+            send_text(&o.stream, "with ours\n");
             expect_raw(&r, "with ours\n");
         }
         close_both(&o, &r);
     }
-    free_cert(&cert);
+    free_certs();
 }
-END_TEST
 
 static weft_value read_line(void *arg)
 {
@@ -184,12 +183,12 @@ static weft_value read_and_discard(void *arg)
     return 0;
 }
 
-START_TEST(a_peer_that_requests_key_updates_without_reading_blocks)
+TEST(a_peer_that_requests_key_updates_without_reading_blocks)
 {
-    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     weft_side o = {.is_server = true};
     raw r = {0};
-    connect_raw(&o, &r, (weft_tls_options){0}, 13, &cert);
+    connect_raw(&o, &r, (weft_tls_options){0}, 13, cert);
     weft_fiber reader = weft_spin(read_line, &o.stream),
                writer = weft_spin(request_keys_repeatedly, &r);
     let_run();
@@ -201,24 +200,22 @@ START_TEST(a_peer_that_requests_key_updates_without_reading_blocks)
     weft_cancel(discarder);
     (void)weft_await(discarder);
     close_both(&o, &r);
-    free_cert(&cert);
+    free_certs();
 }
-END_TEST
 
-START_TEST(renegotiation_is_refused)
+TEST(renegotiation_is_refused)
 {
-    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     weft_side o = {0};
     raw r = {0};
-    connect_raw(&o, &r, (weft_tls_options){0}, 12, &cert);
+    connect_raw(&o, &r, (weft_tls_options){0}, 12, cert);
     weft_fiber reader = weft_spin(read_line, &o.stream);
     ck_assert_int_eq(SSL_renegotiate(r.ssl), 1);
     ck_assert_int_eq(SSL_do_handshake(r.ssl), 1); /* a HelloRequest */
     puts_raw(&r, "end\n");
     send_raw(&r, SIZE_MAX);
     ck_assert_int_eq(weft_await(reader), 0);
-    ck_assert_int_eq(weft_stream_puts(&o.stream, "still here\n"), 11);
-    ck_assert_int_eq(weft_stream_flush(&o.stream), 0);
+    send_text(&o.stream, "still here\n");
     char data[64];
     int n;
     while ((n = SSL_read(r.ssl, data, sizeof data)) <= 0 && SSL_want_read(r.ssl))
@@ -227,9 +224,8 @@ START_TEST(renegotiation_is_refused)
     ck_assert_int_le(n, 0);
     ck_assert_int_eq(ERR_GET_REASON(ERR_peek_error()), SSL_R_NO_RENEGOTIATION);
     close_both(&o, &r);
-    free_cert(&cert);
+    free_certs();
 }
-END_TEST
 
 /* Read until cancelled. */
 static weft_value read_until_cancelled(void *arg)
@@ -247,21 +243,21 @@ static weft_value write_line(void *arg)
     return rc;
 }
 
-START_TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
+TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
 {
     /* A ticket with the client's certificate is longer than a record of max_send_fragment. */
-    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
-    test_cert alice = issue_cert(
+    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    test_cert *alice = issue_cert(
         (cert_options){.subject = "alice, whose name is what makes it long", .is_rsa = true});
     for (int k = 0; k < 2; k++) { /* with and without a concurrent reader */
         weft_side o = {0};
         raw r = {0};
-        open_raw(&r, true, 13, &cert);
+        open_raw(&r, true, 13, cert);
         SSL_set_verify(r.ssl, SSL_VERIFY_PEER, NULL);
-        ck_assert_int_eq(X509_STORE_add_cert(SSL_CTX_get_cert_store(r.ctx), alice.x), 1);
+        ck_assert_int_eq(X509_STORE_add_cert(SSL_CTX_get_cert_store(r.ctx), alice->x), 1);
         SSL_set_max_send_fragment(r.ssl, 512);
         SSL_set_num_tickets(r.ssl, 0);
-        connect_raw(&o, &r, (weft_tls_options){.identity = identity_of(&alice)}, 13, &cert);
+        connect_raw(&o, &r, (weft_tls_options){.identity = identity_of(alice)}, 13, cert);
         ck_assert_int_eq(SSL_new_session_ticket(r.ssl), 1);
         puts_raw(&r, "end\n");
         char *data;
@@ -286,18 +282,5 @@ START_TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
         close_both(&o, &r);
     }
     ck_assert_trail("sent written sent written ");
-    free_cert(&alice);
-    free_cert(&cert);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &keys_are_updated_when_the_peer_requests_it,
-        &a_peer_that_requests_key_updates_without_reading_blocks,
-        &renegotiation_is_refused,
-        &a_write_waits_for_the_rest_of_a_fragmented_handshake_message,
-    };
-    return run_suite("tls_raw", tests, COUNT_OF(tests));
+    free_certs();
 }

@@ -66,28 +66,48 @@ static inline void fill_certificate(X509 *x, EVP_PKEY *key, const cert_options *
         add_extension(x, NID_subject_alt_name, w->names);
 }
 
-/* Create a certificate and its key. The caller calls free_cert. */
-static inline test_cert issue_cert(cert_options w)
+/* All certificates of the test, for free_certs. */
+static test_cert issued[16];
+static size_t issued_count;
+
+/* Create a certificate and its key. free_certs frees both. */
+static inline test_cert *issue_cert(cert_options w)
 {
-    test_cert i = {X509_new(), w.is_rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256"), NULL, NULL};
-    ck_assert(i.x != NULL && i.key != NULL);
-    fill_certificate(i.x, i.key, &w);
-    ck_assert_int_gt(X509_sign(i.x, w.issuer != NULL ? w.issuer->key : i.key, EVP_sha256()), 0);
+    ck_assert_uint_lt(issued_count, COUNT_OF(issued));
+    test_cert *i = &issued[issued_count++];
+    i->x = X509_new();
+    i->key = w.is_rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256");
+    ck_assert(i->x != NULL && i->key != NULL);
+    fill_certificate(i->x, i->key, &w);
+    ck_assert_int_gt(X509_sign(i->x, w.issuer != NULL ? w.issuer->key : i->key, EVP_sha256()), 0);
     BIO *cert = BIO_new(BIO_s_mem()), *key = BIO_new(BIO_s_mem());
-    ck_assert_int_eq(PEM_write_bio_X509(cert, i.x), 1);
-    ck_assert_int_eq(PEM_write_bio_PrivateKey(key, i.key, NULL, NULL, 0, NULL, NULL), 1);
-    i.cert_pem = bio_to_text(cert);
-    i.key_pem = bio_to_text(key);
+    ck_assert_int_eq(PEM_write_bio_X509(cert, i->x), 1);
+    ck_assert_int_eq(PEM_write_bio_PrivateKey(key, i->key, NULL, NULL, 0, NULL, NULL), 1);
+    i->cert_pem = bio_to_text(cert);
+    i->key_pem = bio_to_text(key);
     return i;
 }
 
-static inline void free_cert(test_cert *i)
+static inline test_cert *issue_ca(const char *subject)
 {
-    X509_free(i->x);
-    EVP_PKEY_free(i->key);
-    free(i->cert_pem);
-    free(i->key_pem);
-    *i = (test_cert){0};
+    return issue_cert((cert_options){.subject = subject, .is_authority = true});
+}
+
+/* Create a certificate that ca has signed. names may be NULL. */
+static inline test_cert *issue_for(const test_cert *ca, const char *subject, const char *names)
+{
+    return issue_cert((cert_options){.subject = subject, .names = names, .issuer = ca});
+}
+
+static inline void free_certs(void)
+{
+    while (issued_count > 0) {
+        test_cert *i = &issued[--issued_count];
+        X509_free(i->x);
+        EVP_PKEY_free(i->key);
+        free(i->cert_pem);
+        free(i->key_pem);
+    }
 }
 
 static inline weft_tls_identity identity_of(const test_cert *i)

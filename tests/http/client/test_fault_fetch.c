@@ -3,6 +3,7 @@
  * fetch, nothing is leaked, and the same fetcher performs the next request.
  */
 #include "http/fault_web.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
@@ -77,7 +78,7 @@ static bool fetch_all(void)
     return is_done;
 }
 
-START_TEST(a_failed_fetch_leaks_nothing_and_the_next_succeeds)
+TEST(a_failed_fetch_leaks_nothing_and_the_next_succeeds)
 {
     unsetenv("http_proxy");
     unsetenv("all_proxy");
@@ -86,9 +87,8 @@ START_TEST(a_failed_fetch_leaks_nothing_and_the_next_succeeds)
     fail_some_calls(fetch_all, 1);
     stop_canned_server(&canned);
 }
-END_TEST
 
-START_TEST(a_failed_fetch_through_a_proxy_leaks_nothing)
+TEST(a_failed_fetch_through_a_proxy_leaks_nothing)
 {
     char proxy[64];
     start_canned_server(&canned);
@@ -97,14 +97,4 @@ START_TEST(a_failed_fetch_through_a_proxy_leaks_nothing)
     setenv("no_proxy", "nowhere.test", 1);
     fail_some_calls(fetch_all, 1);
     stop_canned_server(&canned);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_failed_fetch_leaks_nothing_and_the_next_succeeds,
-        &a_failed_fetch_through_a_proxy_leaks_nothing,
-    };
-    return run_suite("fault_fetch", tests, COUNT_OF(tests));
 }

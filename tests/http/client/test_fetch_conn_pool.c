@@ -1,24 +1,22 @@
 /* The connections of the HTTP client: reuse, limits, repeated requests, threads, and fork. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 static const script_step hello[] = {{.reply = OK("hello", "5")}};
 static const script_step held[] = {{.reply = OK("held", "4"), .is_held = true}};
 
-START_TEST(a_connection_is_reused_for_sequential_requests)
+TEST(a_connection_is_reused_for_sequential_requests)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    open_site(hello, 1);
     for (int i = 0; i < 5; i++)
-        ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
-    ck_assert_uint_eq(sv.conns, 1);
-    ck_assert_uint_eq(sv.requests, 5);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+        assert_page("/", "hello");
+    ck_assert_uint_eq(site.conns, 1);
+    ck_assert_uint_eq(site.requests, 5);
+    use_fetcher((weft_fetcher_options){0}); /* closes the connections of the first */
     let_run();
-    ck_assert_uint_eq(sv.open_conns, 0);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.open_conns, 0);
+    close_site();
 }
-END_TEST
 
 /* Reply with the id of the fiber that serves this connection. */
 static bool reply_fiber_id(script_server *sv, weft_stream *s)
@@ -31,163 +29,123 @@ static bool reply_fiber_id(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(the_most_recently_used_connection_is_reused_first)
+TEST(the_most_recently_used_connection_is_reused_first)
 {
-    static const script_step steps[] = {{.handle = reply_fiber_id}};
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    open_site(STEPS({.handle = reply_fiber_id}));
     for (int i = 0; i < 2; i++) {
         weft_fetch *f[2];
         char last[32];
         for (int k = 0; k < 2; k++)
-            ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f[k]), 200);
+            ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&site, "/"), &f[k]), 200);
         snprintf(last, sizeof last, "%s", weft_fetch_header(f[i], "X-Who"));
         weft_fetch_close(f[!i]);
         weft_fetch_close(f[i]);
         for (int k = 0; k < 3; k++)
-            ck_assert_fetch(fetcher, url_of(&sv, "/"), last);
+            assert_page("/", last);
     }
-    ck_assert_uint_eq(sv.conns, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.conns, 2);
+    close_site();
 }
-END_TEST
 
-START_TEST(at_most_idle_max_connections_stay_open)
+TEST(at_most_idle_max_connections_stay_open)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.idle_max = 1});
+    open_site(hello, 1);
+    use_fetcher((weft_fetcher_options){.idle_max = 1});
     weft_fetch *a, *b;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/a"), &a), 200);
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/b"), &b), 200);
+    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&site, "/a"), &a), 200);
+    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&site, "/b"), &b), 200);
     weft_fetch_close(a);
     let_run();
-    ck_assert_uint_eq(sv.open_conns, 2);
+    ck_assert_uint_eq(site.open_conns, 2);
     weft_fetch_close(b); /* exceeds idle_max, so the older connection is closed */
     let_run();
-    ck_assert_uint_eq(sv.open_conns, 1);
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
-    ck_assert_uint_eq(sv.conns, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.open_conns, 1);
+    assert_page("/", "hello");
+    ck_assert_uint_eq(site.conns, 2);
+    close_site();
 }
-END_TEST
 
-START_TEST(origins_do_not_share_connections)
+TEST(origins_do_not_share_connections)
 {
-    script_server one, two;
-    start_server(&one, hello, 1);
-    start_server(&two, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    script_server other;
+    open_site(hello, 1);
+    start_server(&other, hello, 1);
     for (int i = 0; i < 3; i++) {
-        ck_assert_fetch(fetcher, url_of(&one, "/"), "hello");
-        ck_assert_fetch(fetcher, url_of(&two, "/"), "hello");
+        assert_page("/", "hello");
+        ck_assert_fetch(fetcher, url_of(&other, "/"), "hello");
     }
-    ck_assert_uint_eq(one.conns, 1);
-    ck_assert_uint_eq(two.conns, 1);
-    weft_fetcher_free(fetcher);
-    stop_server(&one);
-    stop_server(&two);
+    ck_assert_uint_eq(site.conns, 1);
+    ck_assert_uint_eq(other.conns, 1);
+    stop_server(&other);
+    close_site();
 }
-END_TEST
 
-START_TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
+TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
 {
-    static const script_step steps[] = {{.reply = OK("bye", "3"), .closes = true},
-                                        {.reply = OK("new", "3")}};
-    script_server sv;
-    start_server(&sv, steps, COUNT_OF(steps));
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "bye");
+    open_site(STEPS({.reply = OK("bye", "3"), .closes = true}, {.reply = OK("new", "3")}));
+    assert_page("/", "bye");
     let_run(); /* until the close has arrived */
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&sv, "/"), NULL, "x", 1, &f), 200);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(sv.requests, 2);
-    ck_assert_uint_eq(sv.conns, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, "x", 1, &fetch), 200);
+    weft_fetch_close(fetch);
+    ck_assert_uint_eq(site.requests, 2);
+    ck_assert_uint_eq(site.conns, 2);
+    close_site();
 }
-END_TEST
 
 /* The server closes the connection on the second request without a reply. */
 static const script_step closes_second[] = {
     {.reply = OK("one", "3")}, {.reply = NULL, .closes = true}, {.reply = OK("two", "3")}};
 
-START_TEST(an_idempotent_request_is_repeated_on_a_new_connection)
+/* Send a request on a connection that has served one request. Return the status or the error. */
+static int send_second(const char *method, const char *body)
 {
-    static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"};
-    for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        script_server sv;
-        start_server(&sv, closes_second, COUNT_OF(closes_second));
-        weft_fetcher *fetcher = weft_fetcher_new(NULL);
-        ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
-        const weft_fetch_request r = {.method = methods[i],
-                                      .url = url_of(&sv, "/again"),
-                                      .body = i == 2 ? "body" : NULL,
-                                      .body_bytes = i == 2 ? 4 : 0};
-        weft_fetch *f;
-        ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), 200);
-        weft_fetch_close(f);
-        ck_assert_uint_eq(sv.conns, 2);
-        ck_assert_uint_eq(count_in(sv.received, "/again HTTP/1.1"), 2);
-        ck_assert_uint_eq(count_in(sv.received, "body"), i == 2 ? 2 : 0);
-        weft_fetcher_free(fetcher);
-        stop_server(&sv);
-    }
+    assert_page("/", "one");
+    return send_request((weft_fetch_request){.method = method,
+                                             .url = url_of(&site, "/again"),
+                                             .body = body,
+                                             .body_bytes = body != NULL ? strlen(body) : 0});
 }
-END_TEST
 
-START_TEST(other_requests_are_not_repeated)
+static void assert_repeated(const char *method)
 {
-    static const char *const methods[] = {"POST", "PATCH", "BREW"};
-    for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        script_server sv;
-        start_server(&sv, closes_second, COUNT_OF(closes_second));
-        weft_fetcher *fetcher = weft_fetcher_new(NULL);
-        ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
-        const weft_fetch_request r = {.method = methods[i], .url = url_of(&sv, "/")};
-        weft_fetch *f;
-        ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), -ECONNRESET);
-        ck_assert_uint_eq(sv.requests, 2);
-        weft_fetcher_free(fetcher);
-        stop_server(&sv);
-    }
+    bool has_body = strcmp(method, "PUT") == 0;
+    open_site(closes_second, COUNT_OF(closes_second));
+    ck_assert_int_eq(send_second(method, has_body ? "body" : NULL), 200);
+    ck_assert_uint_eq(site.conns, 2);
+    ck_assert_uint_eq(count_in(site.received, "/again HTTP/1.1"), 2);
+    ck_assert_uint_eq(count_in(site.received, "body"), has_body ? 2 : 0);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_request_is_not_repeated_after_its_response_has_begun)
+static void assert_not_repeated(const char *method)
 {
-    static const script_step steps[] = {{.reply = OK("one", "3")},
-                                        {.reply = "HTTP/1.1 2", .closes = true}};
-    script_server sv;
-    start_server(&sv, steps, COUNT_OF(steps));
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -ECONNRESET);
-    ck_assert_uint_eq(sv.requests, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    open_site(closes_second, COUNT_OF(closes_second));
+    ck_assert_int_eq(send_second(method, NULL), -ECONNRESET);
+    ck_assert_uint_eq(site.requests, 2);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_request_is_repeated_only_once)
+TEST(only_an_idempotent_request_is_repeated_on_a_new_connection)
 {
-    static const script_step steps[] = {{.reply = OK("one", "3")}, {.reply = NULL, .closes = true}};
-    script_server sv;
-    start_server(&sv, steps, COUNT_OF(steps));
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -ECONNRESET);
-    ck_assert_uint_eq(sv.requests, 3);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    EACH_TEXT(assert_repeated, "GET", "HEAD", "PUT", "DELETE", "OPTIONS");
+    EACH_TEXT(assert_not_repeated, "POST", "PATCH", "BREW");
 }
-END_TEST
+
+TEST(a_request_is_not_repeated_after_its_response_has_begun)
+{
+    open_site(STEPS({.reply = OK("one", "3")}, {.reply = "HTTP/1.1 2", .closes = true}));
+    ck_assert_int_eq(send_second("GET", NULL), -ECONNRESET);
+    ck_assert_uint_eq(site.requests, 2);
+    close_site();
+}
+
+TEST(a_request_is_repeated_only_once)
+{
+    open_site(STEPS({.reply = OK("one", "3")}, {.closes = true}));
+    ck_assert_int_eq(send_second("GET", NULL), -ECONNRESET);
+    ck_assert_uint_eq(site.requests, 3);
+    close_site();
+}
 
 typedef struct request_args {
     weft_fetcher *fetcher;
@@ -204,74 +162,63 @@ static weft_value get_and_mark(void *arg)
     return 0;
 }
 
-START_TEST(requests_over_the_limit_of_an_origin_wait_in_order)
+TEST(requests_over_the_limit_of_an_origin_wait_in_order)
 {
-    script_server sv;
-    start_server(&sv, held, 1);
-    weft_fetcher *fetcher =
-        weft_fetcher_new(&(weft_fetcher_options){.connections_per_origin_max = 2});
+    open_site(held, 1);
+    use_fetcher((weft_fetcher_options){.connections_per_origin_max = 2});
     const char *const names[] = {"/a", "/b", "/c", "/d", "/e"};
     request_args args[5];
     weft_fiber fibers[5];
     for (int i = 0; i < 5; i++) {
-        args[i] = (request_args){fetcher, &sv, names[i]};
+        args[i] = (request_args){fetcher, &site, names[i]};
         fibers[i] = weft_spin(get_and_mark, &args[i]);
     }
     for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(weft_sem_wait(&sv.arrived), 0);
+        ck_assert_int_eq(weft_sem_wait(&site.arrived), 0);
     let_run();
-    ck_assert_uint_eq(sv.requests, 2);
+    ck_assert_uint_eq(site.requests, 2);
     weft_cancel(fibers[2]); /* does not block the others */
     weft_await(fibers[2]);
     ck_assert_trail("!");
     for (int i = 0; i < 2; i++) {
-        release_replies(&sv, 1);
-        ck_assert_int_eq(weft_sem_wait(&sv.arrived), 0);
+        release_replies(&site, 1);
+        ck_assert_int_eq(weft_sem_wait(&site.arrived), 0);
     }
     for (int i = 3; i < 5; i++) {
-        release_replies(&sv, 1);
+        release_replies(&site, 1);
         weft_await(fibers[i]);
     }
     ck_assert_trail("!/a/b/d/e");
-    ck_assert_uint_eq(sv.conns, 2);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.conns, 2);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
+TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
+    open_site(hello, 1);
+    ck_assert_int_eq(get("/"), 200);
     ck_assert_int_eq(weft_fetcher_free(fetcher), -EBUSY);
-    weft_fetch_close(f);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+    weft_fetch_close(fetch);
     ck_assert_int_eq(weft_fetcher_free(NULL), 0);
-    stop_server(&sv);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
+TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
 {
-    script_server one, two;
-    start_server(&one, hello, 1);
-    start_server(&two, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.idle_s = 0.001});
-    ck_assert_fetch(fetcher, url_of(&one, "/"), "hello");
+    script_server other;
+    open_site(hello, 1);
+    start_server(&other, hello, 1);
+    use_fetcher((weft_fetcher_options){.idle_s = 0.001});
+    assert_page("/", "hello");
     weft_sleep(0.002);
-    ck_assert_fetch(fetcher, url_of(&two, "/"), "hello");
+    ck_assert_fetch(fetcher, url_of(&other, "/"), "hello");
     let_run();
-    ck_assert_uint_eq(one.open_conns, 0);
-    ck_assert_fetch(fetcher, url_of(&one, "/"), "hello");
-    ck_assert_uint_eq(one.conns, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&one);
-    stop_server(&two);
+    ck_assert_uint_eq(site.open_conns, 0);
+    assert_page("/", "hello");
+    ck_assert_uint_eq(site.conns, 2);
+    stop_server(&other);
+    close_site();
 }
-END_TEST
 
 /* The short body arrives together with its head. */
 static bool send_blocks(script_server *sv, weft_stream *s)
@@ -284,27 +231,17 @@ static bool send_blocks(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_connection_is_reused_after_a_short_unread_body)
+TEST(a_connection_is_reused_after_a_short_unread_body)
 {
-    static const script_step steps[] = {{.handle = send_blocks}};
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f;
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/short"), &f), 200);
-        weft_fetch_close(f);
-    }
-    ck_assert_uint_eq(sv.conns, 1);
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/long"), &f), 200);
-        weft_fetch_close(f);
-    }
-    ck_assert_uint_eq(sv.conns, 3);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    open_site(STEPS({.handle = send_blocks}));
+    for (int i = 0; i < 3; i++)
+        assert_status("/short", 200);
+    ck_assert_uint_eq(site.conns, 1);
+    for (int i = 0; i < 3; i++)
+        assert_status("/long", 200);
+    ck_assert_uint_eq(site.conns, 3);
+    close_site();
 }
-END_TEST
 
 static bool send_endless_body(script_server *sv, weft_stream *s)
 {
@@ -314,24 +251,17 @@ static bool send_endless_body(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(an_endless_body_does_not_block_the_close)
+TEST(an_endless_body_does_not_block_the_close)
 {
-    static const script_step steps[] = {{.handle = send_endless_body}};
     warm_up();
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    open_site(STEPS({.handle = send_endless_body}));
     weft_sleep(0);
     size_t before = count_descriptors();
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    weft_fetch_close(f);
+    assert_status("/", 200);
     ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's end of the connection */
-    release_replies(&sv, 1);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    release_replies(&site, 1);
+    close_site();
 }
-END_TEST
 
 /* Send a request with the thread's own fetcher. */
 static weft_value fetch_with_thread_fetcher(void *arg)
@@ -345,69 +275,39 @@ static weft_value fetch_in_another_fiber(void *arg)
     return weft_await(weft_spin(fetch_with_thread_fetcher, arg));
 }
 
-START_TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
+TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
 {
     warm_up();
-    script_server sv;
-    start_server(&sv, hello, 1);
+    open_site(hello, 1);
     char url[80];
-    snprintf(url, sizeof url, "%s/", sv.base);
+    snprintf(url, sizeof url, "%s/", site.base);
     for (int i = 0; i < 2; i++) {
         weft_cord cord =
             weft_cord_start(i == 0 ? fetch_with_thread_fetcher : fetch_in_another_fiber, url, NULL);
         ck_assert_uint_ne(cord, 0);
         ck_assert_int_eq(weft_cord_join(cord), 200);
-        while (sv.open_conns > 0) /* the thread may end after the join */
+        while (site.open_conns > 0) /* the thread may end after the join */
             weft_sleep(0.001);
     }
-    ck_assert_uint_eq(sv.conns, 2);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.conns, 2);
+    close_site();
 }
-END_TEST
 
-START_TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
+TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
+    open_site(hello, 1);
+    assert_page("/", "hello");
     pid_t pid = weft_fork();
     if (pid == 0) {
         char text[64];
-        bool is_good = fetch_text(fetcher, url_of(&sv, "/child"), text, sizeof text) == 200;
+        bool is_good = fetch_text(fetcher, url_of(&site, "/child"), text, sizeof text) == 200;
         _exit(is_good && weft_fetcher_free(fetcher) == 0 ? 7 : 8);
     }
     int status = 0;
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(WEXITSTATUS(status), 7);
-    ck_assert_uint_eq(sv.conns, 2);
-    ck_assert_fetch(fetcher, url_of(&sv, "/parent"), "hello");
-    ck_assert_uint_eq(sv.conns, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_connection_is_reused_for_sequential_requests,
-        &the_most_recently_used_connection_is_reused_first,
-        &at_most_idle_max_connections_stay_open,
-        &origins_do_not_share_connections,
-        &an_idle_connection_that_the_server_has_closed_is_not_used,
-        &an_idempotent_request_is_repeated_on_a_new_connection,
-        &other_requests_are_not_repeated,
-        &a_request_is_not_repeated_after_its_response_has_begun,
-        &a_request_is_repeated_only_once,
-        &requests_over_the_limit_of_an_origin_wait_in_order,
-        &a_fetcher_with_an_open_fetch_cannot_be_freed,
-        &a_connection_idle_for_too_long_is_closed_at_the_next_use,
-        &a_connection_is_reused_after_a_short_unread_body,
-        &an_endless_body_does_not_block_the_close,
-        &the_fetcher_of_a_thread_is_freed_with_the_thread,
-        &the_child_of_a_fork_does_not_use_connections_of_its_parent,
-    };
-    unset_proxies();
-    return run_suite("fetch_conn_pool", tests, COUNT_OF(tests));
+    ck_assert_uint_eq(site.conns, 2);
+    assert_page("/parent", "hello");
+    ck_assert_uint_eq(site.conns, 2);
+    close_site();
 }

@@ -1,5 +1,6 @@
 /* The head of a response: violations that the client tolerates, and violations that it refuses. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 /* The reply that send_byte_by_byte sends. */
 static const char *byte_by_byte_reply;
@@ -15,27 +16,6 @@ static bool send_byte_by_byte(script_server *sv, weft_stream *s)
     return false;
 }
 
-/* Return the status or the error. Store the field X-Field and the body of the response. */
-static int get_head(const script_step *steps, char *field, char *body, size_t room)
-{
-    script_server sv;
-    weft_fetch *f;
-    char *text;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    int status = weft_fetch_get(fetcher, url_of(&sv, "/"), &f);
-    if (status >= 0) {
-        const char *value = weft_fetch_header(f, "X-Field");
-        snprintf(field, room, "%s", value != NULL ? value : "");
-        ck_assert_int_ge(weft_fetch_read_all(f, &text), 0);
-        snprintf(body, room, "%s", text);
-        weft_fetch_close(f);
-    }
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
-    return status;
-}
-
 typedef struct row {
     const char *reply;
     int status;
@@ -46,24 +26,26 @@ typedef struct row {
 static void check_rows(const row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        char field[200] = "", body[200] = "";
         byte_by_byte_reply = rows[i].reply;
         const script_step steps[] = {{.reply = rows[i].reply, .closes = true},
                                      {.handle = send_byte_by_byte}};
         for (size_t k = 0; k < COUNT_OF(steps); k++) {
-            int status = get_head(&steps[k], field, body, sizeof field);
+            open_site(&steps[k], 1);
+            int status = get("/");
             ck_assert_msg(status == rows[i].status, "row %zu, step %zu: %d", i, k, status);
-            if (status < 0)
-                continue;
-            ck_assert_str_eq(field, rows[i].field);
-            ck_assert_str_eq(body, rows[i].body);
+            if (status >= 0) {
+                ck_assert_str_eq(weft_fetch_header(fetch, "X-Field"), rows[i].field);
+                assert_body(rows[i].body);
+                weft_fetch_close(fetch);
+            }
+            close_site();
         }
     }
 }
 
 #define HEAD "HTTP/1.1 200 OK\r\n"
 
-START_TEST(a_folded_line_of_a_response_is_one_line)
+TEST(a_folded_line_of_a_response_is_one_line)
 {
     static const row rows[] = {
         {HEAD "X-Field: a\r\n b\r\nContent-Length: 2\r\n\r\nhi", 200, "a   b", "hi"},
@@ -79,9 +61,8 @@ START_TEST(a_folded_line_of_a_response_is_one_line)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
+TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
 {
     static const row rows[] = {
         {HEAD " X-Field: a\r\nContent-Length: 2\r\n\r\nhi", -EBADMSG, "", ""},
@@ -92,9 +73,8 @@ START_TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(equal_content_lengths_of_a_response_are_one_length)
+TEST(equal_content_lengths_of_a_response_are_one_length)
 {
     static const row rows[] = {
         {HEAD "Content-Length: 2\r\nContent-Length: 2\r\nX-Field: a\r\n\r\nhi", 200, "a", "hi"},
@@ -106,9 +86,8 @@ START_TEST(equal_content_lengths_of_a_response_are_one_length)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(different_content_lengths_of_a_response_are_refused)
+TEST(different_content_lengths_of_a_response_are_refused)
 {
     static const row rows[] = {
         {HEAD "Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi", -EBADMSG, "", ""},
@@ -122,50 +101,25 @@ START_TEST(different_content_lengths_of_a_response_are_refused)
     };
     check_rows(rows, COUNT_OF(rows));
 }
-END_TEST
 
-START_TEST(the_length_of_a_response_to_head_is_the_merged_one)
+TEST(the_length_of_a_response_to_head_is_the_merged_one)
 {
-    static const script_step steps[] = {{.reply = HEAD "Content-Length: 7, 7\r\n\r\n"}};
-    script_server sv;
-    weft_fetch *f;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    const weft_fetch_request head = {.method = "HEAD", .url = url_of(&sv, "/")};
-    ck_assert_int_eq(weft_fetch_send(fetcher, &head, &f), 200);
-    ck_assert_int_eq(weft_fetch_length(f), 7);
-    ck_assert_str_eq(weft_fetch_header(f, "Content-Length"), "7");
-    weft_fetch_close(f);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
+    open_site(STEPS({.reply = HEAD "Content-Length: 7, 7\r\n\r\n"}));
+    const weft_fetch_request head = {.method = "HEAD", .url = url_of(&site, "/")};
+    ck_assert_int_eq(weft_fetch_send(fetcher, &head, &fetch), 200);
+    ck_assert_int_eq(weft_fetch_length(fetch), 7);
+    ck_assert_str_eq(weft_fetch_header(fetch, "Content-Length"), "7");
+    weft_fetch_close(fetch);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_folded_head_over_the_limit_is_refused)
+TEST(a_folded_head_over_the_limit_is_refused)
 {
     static char reply[9000] = HEAD "X-Field: a\r\n b\r\nX-Long: ";
     memset(reply + strlen(reply), 'x', 8000);
     const script_step steps[] = {{.reply = reply}};
-    script_server sv;
-    weft_fetch *f;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.head_bytes_max = 4096});
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -EMSGSIZE);
-    ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_server(&sv);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_folded_line_of_a_response_is_one_line,
-        &a_fold_that_would_change_the_meaning_of_a_response_is_refused,
-        &equal_content_lengths_of_a_response_are_one_length,
-        &different_content_lengths_of_a_response_are_refused,
-        &the_length_of_a_response_to_head_is_the_merged_one,
-        &a_folded_head_over_the_limit_is_refused,
-    };
-    unset_proxies();
-    return run_suite("fetch_head", tests, COUNT_OF(tests));
+    open_site(steps, 1);
+    use_fetcher((weft_fetcher_options){.head_bytes_max = 4096});
+    ck_assert_int_eq(get("/"), -EMSGSIZE);
+    close_site();
 }

@@ -1,7 +1,7 @@
 /* The HTTP client with the proxies of the environment. */
-#include "http/fetch_support.h"
-
 #include "http/client/fetch.h"
+#include "http/fetch_support.h"
+#include "support/suite.h"
 
 static const script_step hello[] = {{.reply = OK("by proxy", "8")}};
 
@@ -12,174 +12,138 @@ static void set_proxy(const char *name, const script_server *proxy, const char *
     setenv(name, value, 1);
 }
 
-START_TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
+/* Return the proxy for a URL according to the environment, "" if there is none. */
+static const char *proxy_for(const char *text)
 {
-    script_server proxy;
-    start_server(&proxy, hello, 1);
-    set_proxy("http_proxy", &proxy, "us%65r:pa%3Ass@");
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_fetch(fetcher, "http://nowhere.test/a?b#c", "by proxy");
-    ck_assert_fetch(fetcher, "http://nowhere.test:81/", "by proxy");
-    ck_assert_server_received(&proxy,
-                              "GET http://nowhere.test/a?b HTTP/1.1\r\nHost: nowhere.test\r\n");
-    ck_assert_server_received(&proxy,
-                              "GET http://nowhere.test:81/ HTTP/1.1\r\nHost: nowhere.test:81\r\n");
-    ck_assert_uint_eq(count_in(proxy.received, "Proxy-Authorization: Basic dXNlcjpwYTpzcw==\r\n"),
-                      2);
-    weft_fetcher_free(fetcher);
-    stop_server(&proxy);
-}
-END_TEST
-
-START_TEST(proxy_variables_work_as_in_other_clients)
-{
-    static const struct {
-        const char *name, *url;
-        bool is_used;
-    } rows[] = {
-        {"http_proxy", "http://a.test/", true},   {"http_proxy", "https://a.test/", false},
-        {"HTTP_PROXY", "http://a.test/", false},  {"https_proxy", "https://a.test/", true},
-        {"HTTPS_PROXY", "https://a.test/", true}, {"https_proxy", "http://a.test/", false},
-        {"all_proxy", "http://a.test/", true},    {"all_proxy", "https://a.test/", true},
-        {"ALL_PROXY", "http://a.test/", true},    {"ALL_PROXY", "https://a.test/", true},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        weft_url url;
-        weft__proxy p;
-        unset_proxies();
-        setenv(rows[i].name, "proxy.test:3128", 1);
-        ck_assert_int_eq(weft_url_open(&url, rows[i].url), 0);
-        ck_assert_int_eq(weft__proxy_open(&p, &url), 0);
-        ck_assert_msg(p.is_used == rows[i].is_used, "row %zu", i);
-        if (p.is_used) {
-            ck_assert_str_eq(p.url.host, "proxy.test");
-            ck_assert_int_eq(p.url.port, 3128);
-        }
-        weft__proxy_close(&p);
-        weft_url_close(&url);
-    }
-}
-END_TEST
-
-START_TEST(an_invalid_proxy_is_an_error)
-{
-    weft_fetch *f;
-    setenv("http_proxy", "socks5://127.0.0.1:1080", 1);
-    ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &f), -ENOTSUP);
-    ck_assert_any_error(-ENOTSUP);
-    setenv("http_proxy", "http://a b", 1);
-    ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &f), -EINVAL);
-    setenv("http_proxy", "", 1);
+    static char host[64];
     weft_url url;
     weft__proxy p;
-    ck_assert_int_eq(weft_url_open(&url, "http://a.test/"), 0);
+    ck_assert_int_eq(weft_url_open(&url, text), 0);
     ck_assert_int_eq(weft__proxy_open(&p, &url), 0);
-    ck_assert(!p.is_used);
+    snprintf(host, sizeof host, "%s", p.is_used ? p.url.host : "");
+    ck_assert(!p.is_used || p.url.port == 3128);
+    weft__proxy_close(&p);
     weft_url_close(&url);
+    return host;
 }
-END_TEST
 
-START_TEST(no_proxy_lists_hosts_to_reach_directly)
+TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
 {
-    static const struct {
-        const char *list, *url;
-        bool is_direct;
-    } rows[] = {
-        {"*", "http://any.test/", true},
-        {"a.test", "http://a.test/", true},
-        {"a.test", "http://A.Test/", true},
-        {"A.TEST", "http://a.test/", true},
-        {"a.test", "http://b.a.test/", true},
-        {".a.test", "http://b.a.test/", true},
-        {".a.test", "http://a.test/", true},
-        {"a.test", "http://ba.test/", false},
-        {"b.a.test", "http://a.test/", false},
-        {"x.test, a.test", "http://a.test/", true},
-        {"x.test a.test", "http://a.test/", true},
-        {"x.test,,", "http://a.test/", false},
-        {"", "http://a.test/", false},
-        {".", "http://a.test/", false},
-        {"a.test:80", "http://a.test/", true},
-        {"a.test:81", "http://a.test/", false},
-        {"a.test:81", "http://a.test:81/", true},
-        {"127.0.0.1", "http://127.0.0.1:8080/", true},
-        {"127.0.0.1", "http://127.0.0.2/", false},
-        {"0.0.1", "http://127.0.0.1/", true}, /* a suffix, as in other clients */
-        {"10.0.0.0/8", "http://10.9.8.7/", true},
-        {"10.0.0.0/8", "http://11.0.0.1/", false},
-        {"10.0.0.0/9", "http://10.128.0.0/", false},
-        {"10.0.0.0/33", "http://10.0.0.0/", false},
-        {"10.0.0.0/x", "http://10.0.0.0/", false},
-        {"0.0.0.0/0", "http://10.0.0.1/", true},
-        {"0.0.0.0/0", "http://[::1]/", false},
-        {"::1", "http://[::1]/", true},
-        {"[::1]:81", "http://[::1]:81/", true},
-        {"[::1]:81", "http://[::1]:82/", false},
-        {"fe80::/10", "http://[fe80::1]/", true},
-        {"fe80::/10", "http://[fec0::1]/", false},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        weft_url url;
-        weft__proxy p;
-        setenv("http_proxy", "http://proxy.test", 1);
-        setenv(i % 2 ? "no_proxy" : "NO_PROXY", rows[i].list, 1);
-        unsetenv(i % 2 ? "NO_PROXY" : "no_proxy");
-        ck_assert_int_eq(weft_url_open(&url, rows[i].url), 0);
-        ck_assert_int_eq(weft__proxy_open(&p, &url), 0);
-        ck_assert_msg(p.is_used != rows[i].is_direct, "row %zu", i);
-        weft__proxy_close(&p);
-        weft_url_close(&url);
-    }
+    open_site(hello, 1);
+    set_proxy("http_proxy", &site, "us%65r:pa%3Ass@");
+    ck_assert_fetch(fetcher, "http://nowhere.test/a?b#c", "by proxy");
+    ck_assert_fetch(fetcher, "http://nowhere.test:81/", "by proxy");
+    ck_assert_has(site.received, "GET http://nowhere.test/a?b HTTP/1.1\r\nHost: nowhere.test\r\n",
+                  "GET http://nowhere.test:81/ HTTP/1.1\r\nHost: nowhere.test:81\r\n");
+    ck_assert_uint_eq(count_in(site.received, "Proxy-Authorization: Basic dXNlcjpwYTpzcw==\r\n"),
+                      2);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
+static void assert_proxy(const char *name, const char *schemes)
 {
-    script_server proxy, sv;
-    static const script_step direct[] = {{.reply = OK("direct", "6")}};
-    start_server(&proxy, hello, 1);
-    start_server(&sv, direct, 1);
-    set_proxy("http_proxy", &proxy, "");
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.has_no_proxy = true});
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "direct");
-    weft_fetcher_free(fetcher);
-    ck_assert_fetch(NULL, url_of(&sv, "/"), "by proxy");
-    setenv("no_proxy", "127.0.0.1", 1);
-    ck_assert_fetch(NULL, url_of(&sv, "/"), "direct");
+    unset_proxies();
+    setenv(name, "proxy.test:3128", 1);
+    ck_assert_msg(proxy_for("http://a.test/")[0] == (strchr(schemes, 'h') ? 'p' : '\0'), "%s",
+                  name);
+    ck_assert_msg(proxy_for("https://a.test/")[0] == (strchr(schemes, 's') ? 'p' : '\0'), "%s",
+                  name);
+}
+
+/* h is http, s is https. HTTP_PROXY could be a header of a CGI request. */
+TEST(proxy_variables_work_as_in_other_clients)
+{
+    EACH_PAIR(assert_proxy, "http_proxy -> h", "HTTP_PROXY -> ", "https_proxy -> s",
+              "HTTPS_PROXY -> s", "all_proxy -> hs", "ALL_PROXY -> hs");
+}
+
+TEST(an_invalid_proxy_is_an_error)
+{
+    setenv("http_proxy", "socks5://127.0.0.1:1080", 1);
+    ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &fetch), -ENOTSUP);
+    ck_assert_any_error(-ENOTSUP);
+    setenv("http_proxy", "http://a b", 1);
+    ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &fetch), -EINVAL);
+    setenv("http_proxy", "", 1);
+    ck_assert_str_eq(proxy_for("http://a.test/"), "");
+}
+
+static void assert_no_proxy(const char *list, const char *url, bool is_direct)
+{
+    static int calls;
+    setenv("http_proxy", "http://proxy.test:3128", 1);
+    setenv(calls % 2 ? "no_proxy" : "NO_PROXY", list, 1);
+    unsetenv(calls++ % 2 ? "NO_PROXY" : "no_proxy");
+    ck_assert_msg((proxy_for(url)[0] == '\0') == is_direct, "%s, %s", list, url);
+}
+
+static void assert_direct(const char *list, const char *url)
+{
+    assert_no_proxy(list, url, true);
+}
+
+static void assert_by_proxy(const char *list, const char *url)
+{
+    assert_no_proxy(list, url, false);
+}
+
+/* 0.0.1 is a suffix of 127.0.0.1, as in other clients. */
+TEST(no_proxy_lists_hosts_to_reach_directly)
+{
+    EACH_PAIR(assert_direct, "* -> http://any.test/", "a.test -> http://a.test/",
+              "a.test -> http://A.Test/", "A.TEST -> http://a.test/", "a.test -> http://b.a.test/",
+              ".a.test -> http://b.a.test/", ".a.test -> http://a.test/",
+              "x.test, a.test -> http://a.test/", "x.test a.test -> http://a.test/",
+              "a.test:80 -> http://a.test/", "a.test:81 -> http://a.test:81/",
+              "127.0.0.1 -> http://127.0.0.1:8080/", "0.0.1 -> http://127.0.0.1/",
+              "10.0.0.0/8 -> http://10.9.8.7/", "0.0.0.0/0 -> http://10.0.0.1/",
+              "::1 -> http://[::1]/", "[::1]:81 -> http://[::1]:81/",
+              "fe80::/10 -> http://[fe80::1]/");
+    EACH_PAIR(assert_by_proxy, "a.test -> http://ba.test/", "b.a.test -> http://a.test/",
+              "x.test,, -> http://a.test/", " -> http://a.test/", ". -> http://a.test/",
+              "a.test:81 -> http://a.test/", "127.0.0.1 -> http://127.0.0.2/",
+              "10.0.0.0/8 -> http://11.0.0.1/", "10.0.0.0/9 -> http://10.128.0.0/",
+              "10.0.0.0/33 -> http://10.0.0.0/", "10.0.0.0/x -> http://10.0.0.0/",
+              "0.0.0.0/0 -> http://[::1]/", "[::1]:81 -> http://[::1]:82/",
+              "fe80::/10 -> http://[fec0::1]/");
+}
+
+TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
+{
     const weft_fetch_field field = {"Proxy-Authorization", "Basic x"};
-    const weft_fetch_request r = {.url = url_of(&sv, "/"), .fields = &field, .fields_count = 1};
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), 200);
-    weft_fetch_close(f);
-    ck_assert_server_not_received(&sv, "Proxy-Authorization");
+    script_server proxy;
+    start_server(&proxy, hello, 1);
+    open_site(STEPS({.reply = OK("direct", "6")}));
+    set_proxy("http_proxy", &proxy, "");
+    assert_page("/", "by proxy");
+    use_fetcher((weft_fetcher_options){.has_no_proxy = true});
+    assert_page("/", "direct");
+    setenv("no_proxy", "127.0.0.1", 1);
+    use_fetcher((weft_fetcher_options){0});
+    assert_page("/", "direct");
+    weft_fetch_request r = {.url = url_of(&site, "/"), .fields = &field, .fields_count = 1};
+    ck_assert_int_eq(send_request(r), 200);
+    ck_assert_lacks(site.received, "Proxy-Authorization");
     stop_server(&proxy);
-    stop_server(&sv);
+    close_site();
 }
-END_TEST
 
-START_TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
+TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
 {
-    script_server one, two;
-    start_server(&one, hello, 1);
-    start_server(&two, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    for (int i = 0; i < 2; i++) {
-        set_proxy("http_proxy", &one, "");
-        ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
-        set_proxy("http_proxy", &two, "");
-        ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
-        set_proxy("http_proxy", &two, "u:p@");
+    script_server other;
+    open_site(hello, 1);
+    start_server(&other, hello, 1);
+    for (int i = 0; i < 6; i++) {
+        set_proxy("http_proxy", i % 3 == 0 ? &site : &other, i % 3 == 2 ? "u:p@" : "");
         ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
     }
-    ck_assert_uint_eq(one.conns, 1);
-    ck_assert_uint_eq(two.conns, 2);
-    weft_fetcher_free(fetcher);
-    stop_server(&one);
-    stop_server(&two);
+    ck_assert_uint_eq(site.conns, 1);
+    ck_assert_uint_eq(other.conns, 2);
+    stop_server(&other);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_refused_or_malformed_tunnel_is_an_error)
+TEST(a_refused_or_malformed_tunnel_is_an_error)
 {
     static const struct {
         const char *reply;
@@ -195,32 +159,14 @@ START_TEST(a_refused_or_malformed_tunnel_is_an_error)
     warm_up();
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const script_step steps[] = {{.reply = rows[i].reply, .closes = true}};
-        script_server proxy;
-        start_server(&proxy, steps, 1);
-        set_proxy("https_proxy", &proxy, "u:p@");
-        weft_fetch *f;
-        int rc = weft_fetch_get(NULL, "https://a.test:8443/x", &f);
+        start_server(&site, steps, 1);
+        set_proxy("https_proxy", &site, "u:p@");
+        int rc = weft_fetch_get(NULL, "https://a.test:8443/x", &fetch);
         ck_assert_msg(rc == rows[i].rc, "row %zu: %d", i, rc);
-        ck_assert_str_eq(proxy.received, "CONNECT a.test:8443 HTTP/1.1\r\nHost: a.test:8443\r\n"
-                                         "Proxy-Authorization: Basic dTpw\r\n\r\n");
+        ck_assert_str_eq(site.received, "CONNECT a.test:8443 HTTP/1.1\r\nHost: a.test:8443\r\n"
+                                        "Proxy-Authorization: Basic dTpw\r\n\r\n");
         let_run();
-        ck_assert_uint_eq(proxy.open_conns, 0);
-        stop_server(&proxy);
+        ck_assert_uint_eq(site.open_conns, 0);
+        stop_server(&site);
     }
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_plain_request_is_sent_to_the_proxy_with_the_whole_url,
-        &proxy_variables_work_as_in_other_clients,
-        &an_invalid_proxy_is_an_error,
-        &no_proxy_lists_hosts_to_reach_directly,
-        &a_fetcher_can_ignore_the_proxies_of_the_environment,
-        &connections_are_not_shared_between_proxies_or_users_of_a_proxy,
-        &a_refused_or_malformed_tunnel_is_an_error,
-    };
-    unset_proxies();
-    return run_suite("fetch_proxy", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,11 @@
 /* Redirects of the HTTP client: methods, locations, limits, and secrets of the first origin. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 #define REDIRECT(status, location) \
     "HTTP/1.1 " status " Go\r\nLocation: " location "\r\nContent-Length: 4\r\n\r\ngone"
 
-START_TEST(a_redirect_is_followed_according_to_its_status)
+TEST(a_redirect_is_followed_according_to_its_status)
 {
     static const struct {
         const char *method, *status, *then;
@@ -28,181 +29,133 @@ START_TEST(a_redirect_is_followed_according_to_its_status)
                  "HTTP/1.1 %s Go\r\nLocation: /b\r\nContent-Length: 4\r\n\r\n%s", rows[i].status,
                  is_head ? "" : "gone");
         const script_step steps[] = {{.reply = first}, {.reply = "HTTP/1.1 204 OK\r\n\r\n"}};
-        script_server sv;
-        start_server(&sv, steps, 2);
-        weft_fetcher *fetcher = weft_fetcher_new(NULL);
+        open_site(steps, 2);
         const weft_fetch_field fields[] = {{"X-Mine", "1"}, {"Content-Language", "en"}};
         const weft_fetch_request r = {.method = rows[i].method,
-                                      .url = url_of(&sv, "/a"),
+                                      .url = url_of(&site, "/a"),
                                       .type = "text/x",
                                       .fields = fields,
                                       .fields_count = 2,
                                       .body = has_body ? "body" : NULL,
                                       .body_bytes = has_body ? 4 : 0};
-        weft_fetch *f;
-        ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), 204);
-        ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/b"));
-        weft_fetch_close(f);
+        ck_assert_int_eq(weft_fetch_send(fetcher, &r, &fetch), 204);
+        ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, "/b"));
+        weft_fetch_close(fetch);
         snprintf(line, sizeof line, "%s /b HTTP/1.1\r\n", rows[i].then);
-        ck_assert_server_received(&sv, line);
-        ck_assert_uint_eq(count_in(sv.received, "body"), has_body + rows[i].has_body);
-        ck_assert_uint_eq(count_in(sv.received, "Content-Type: text/x"),
+        ck_assert_has(site.received, line);
+        ck_assert_uint_eq(count_in(site.received, "body"), has_body + rows[i].has_body);
+        ck_assert_uint_eq(count_in(site.received, "Content-Type: text/x"),
                           has_body + rows[i].has_body);
-        ck_assert_uint_eq(count_in(sv.received, "Content-Language: en\r\n"), 1 + rows[i].has_body);
-        ck_assert_uint_eq(count_in(sv.received, "X-Mine: 1\r\n"), 2);
-        ck_assert_uint_eq(sv.conns, 1);
-        weft_fetcher_free(fetcher);
-        stop_server(&sv);
+        ck_assert_uint_eq(count_in(site.received, "Content-Language: en\r\n"),
+                          1 + rows[i].has_body);
+        ck_assert_uint_eq(count_in(site.received, "X-Mine: 1\r\n"), 2);
+        ck_assert_uint_eq(site.conns, 1);
+        close_site();
     }
 }
-END_TEST
 
-START_TEST(a_location_is_resolved_and_keeps_the_fragment)
+TEST(a_location_is_resolved_and_keeps_the_fragment)
 {
     static const struct {
         const char *url, *location, *then;
     } rows[] = {
-        {"/d/e?q", "f", "/d/f"},
-        {"/d/e", "../g?h=i", "/g?h=i"},
-        {"/d/e#x", "/y", "/y#x"},
-        {"/d/e#x", "/y#z", "/y#z"},
-        {"/d/e", "?only", "/d/e?only"},
-        {"/d/e#x", "//%s/z", "/z#x"},
+        {"/d/e?q", "fetch", "/d/fetch"},    {"/d/e", "../g?h=i", "/g?h=i"},
+        {"/d/e#x", "/y", "/y#x"},           {"/d/e#x", "/y#z", "/y#z"},
+        {"/d/e", "?only", "/d/e?only"},     {"/d/e#x", "//%s/z", "/z#x"},
         {"/", "http://%s/whole", "/whole"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char reply[256], location[128], host[64];
         script_step steps[] = {{.reply = reply}, {.reply = OK("there", "5")}};
-        script_server sv;
-        start_server(&sv, steps, 2);
-        snprintf(host, sizeof host, "127.0.0.1:%d", sv.port);
+        open_site(steps, 2);
+        snprintf(host, sizeof host, "127.0.0.1:%d", site.port);
         snprintf(location, sizeof location, rows[i].location, host);
         snprintf(reply, sizeof reply,
                  "HTTP/1.1 302 Go\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", location);
-        weft_fetch *f;
-        ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, rows[i].url), &f), 200);
-        ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, rows[i].then));
-        weft_fetch_close(f);
-        stop_server(&sv);
+        ck_assert_int_eq(weft_fetch_get(NULL, url_of(&site, rows[i].url), &fetch), 200);
+        ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, rows[i].then));
+        weft_fetch_close(fetch);
+        close_site();
     }
 }
-END_TEST
 
-START_TEST(a_redirect_that_cannot_be_followed_is_the_response)
+static void assert_not_followed(const char *reply)
 {
-    static const char *const replies[] = {
-        "HTTP/1.1 302 Go\r\nContent-Length: 4\r\n\r\ngone",
-        REDIRECT("300", "/b"),
-        REDIRECT("304", "/b"),
-        REDIRECT("305", "/b"),
-        REDIRECT("302", "ftp://127.0.0.1/"),
-        REDIRECT("302", "mailto:someone"),
-        REDIRECT("302", "http://[::1/"),
-        REDIRECT("302", "/a b"),
-    };
-    for (size_t i = 0; i < COUNT_OF(replies); i++) {
-        const script_step steps[] = {{.reply = replies[i]}};
-        script_server sv;
-        start_server(&sv, steps, 1);
-        weft_fetch *f;
-        int status = weft_fetch_get(NULL, url_of(&sv, "/a"), &f);
-        ck_assert_msg(status >= 300 && status < 400, "row %zu: %d", i, status);
-        weft_fetch_close(f);
-        ck_assert_uint_eq(sv.requests, 1);
-        stop_server(&sv);
-    }
+    open_site(STEPS({.reply = reply}));
+    int status = get("/a");
+    ck_assert_msg(status >= 300 && status < 400, "%s: %d", reply, status);
+    weft_fetch_close(fetch);
+    ck_assert_uint_eq(site.requests, 1);
+    close_site();
 }
-END_TEST
 
-START_TEST(too_many_redirects_are_eloop)
+TEST(a_redirect_that_cannot_be_followed_is_the_response)
 {
-    static const script_step steps[] = {{.reply = REDIRECT("302", "/again")}};
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), -ELOOP);
+    EACH_TEXT(assert_not_followed, "HTTP/1.1 302 Go\r\nContent-Length: 4\r\n\r\ngone",
+              REDIRECT("300", "/b"), REDIRECT("304", "/b"), REDIRECT("305", "/b"),
+              REDIRECT("302", "ftp://127.0.0.1/"), REDIRECT("302", "mailto:someone"),
+              REDIRECT("302", "http://[::1/"), REDIRECT("302", "/a b"));
+}
+
+TEST(too_many_redirects_are_eloop)
+{
+    open_site(STEPS({.reply = REDIRECT("302", "/again")}));
+    ck_assert_int_eq(get("/"), -ELOOP);
     ck_assert_any_error(-ELOOP);
-    ck_assert_uint_eq(sv.requests, 11);
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.redirects_max = 2});
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -ELOOP);
-    ck_assert_uint_eq(sv.requests, 14);
-    weft_fetcher_free(fetcher);
-    fetcher = weft_fetcher_new(&(weft_fetcher_options){.redirects_max = -1});
-    char *text;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 302);
-    ck_assert_str_eq(weft_fetch_header(f, "Location"), "/again");
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), 4);
-    ck_assert_str_eq(text, "gone");
-    weft_fetch_close(f);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.requests, 11);
+    use_fetcher((weft_fetcher_options){.redirects_max = 2});
+    ck_assert_int_eq(get("/"), -ELOOP);
+    ck_assert_uint_eq(site.requests, 14);
+    use_fetcher((weft_fetcher_options){.redirects_max = -1});
+    ck_assert_int_eq(get("/"), 302);
+    ck_assert_str_eq(weft_fetch_header(fetch, "Location"), "/again");
+    assert_body("gone");
+    weft_fetch_close(fetch);
+    close_site();
 }
-END_TEST
 
-/* Fields that another origin must not receive, except X-Other. */
-static const weft_fetch_field origin_fields[] = {
-    {"Authorization", "Bearer x"}, {"Cookie", "a=b"}, {"Host", "mine.test"}, {"X-Other", "y"}};
+static script_server other;
+static char to_other[256]; /* a redirect to the other server */
 
-START_TEST(another_origin_does_not_receive_the_secrets_of_the_first)
+static void open_two_sites(const script_step *from, size_t from_count, const script_step *to,
+                           size_t to_count)
 {
-    char reply[256];
-    script_step from[] = {{.reply = reply}};
-    static const script_step to[] = {{.reply = REDIRECT("302", "/further")},
-                                     {.reply = OK("there", "5")}};
-    script_server one, two;
-    start_server(&one, from, 1);
-    start_server(&two, to, 2);
-    snprintf(reply, sizeof reply, "HTTP/1.1 307 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n",
-             two.base);
-    const weft_fetch_request r = {
-        .url = url_of(&one, "/"), .fields = origin_fields, .fields_count = COUNT_OF(origin_fields)};
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), 200);
-    weft_fetch_close(f);
-    ck_assert_server_received(&one,
-                              "Authorization: Bearer x\r\nCookie: a=b\r\nHost: mine.test\r\n");
-    ck_assert_uint_eq(two.requests, 2);
-    ck_assert_server_not_received(&two, "uthorization");
-    ck_assert_server_not_received(&two, "Cookie");
-    ck_assert_server_not_received(&two, "mine.test");
-    ck_assert_uint_eq(count_in(two.received, "X-Other: y\r\n"), 2);
-    ck_assert_uint_eq(count_in(two.received, "Host: 127.0.0.1:"), 2);
-    stop_server(&one);
-    stop_server(&two);
+    open_site(from, from_count);
+    start_server(&other, to, to_count);
+    snprintf(to_other, sizeof to_other,
+             "HTTP/1.1 307 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n", other.base);
 }
-END_TEST
 
-START_TEST(the_user_of_a_url_is_sent_to_its_origin_only)
+static void close_two_sites(void)
 {
-    char reply[256], url[128];
-    script_step from[] = {{.reply = REDIRECT("302", "/b")}, {.reply = reply}};
-    static const script_step to[] = {{.reply = OK("there", "5")}};
-    script_server one, two;
-    start_server(&one, from, 2);
-    start_server(&two, to, 1);
-    snprintf(reply, sizeof reply, "HTTP/1.1 302 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n",
-             two.base);
-    snprintf(url, sizeof url, "http://u:p@127.0.0.1:%d/a", one.port);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(NULL, url, &f), 200);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(count_in(one.received, "Authorization: Basic dTpw\r\n"), 2);
-    ck_assert_server_not_received(&two, "uthorization");
-    stop_server(&one);
-    stop_server(&two);
+    stop_server(&other);
+    close_site();
 }
-END_TEST
 
-int main(void)
+TEST(another_origin_does_not_receive_the_secrets_of_the_first)
 {
-    static const TTest *const *const tests[] = {
-        &a_redirect_is_followed_according_to_its_status,
-        &a_location_is_resolved_and_keeps_the_fragment,
-        &a_redirect_that_cannot_be_followed_is_the_response,
-        &too_many_redirects_are_eloop,
-        &another_origin_does_not_receive_the_secrets_of_the_first,
-        &the_user_of_a_url_is_sent_to_its_origin_only,
-    };
-    unset_proxies();
-    return run_suite("fetch_redirect", tests, COUNT_OF(tests));
+    static const weft_fetch_field fields[] = {
+        {"Authorization", "Bearer x"}, {"Cookie", "a=b"}, {"Host", "mine.test"}, {"X-Other", "y"}};
+    open_two_sites(STEPS({.reply = to_other}),
+                   STEPS({.reply = REDIRECT("302", "/further")}, {.reply = OK("there", "5")}));
+    weft_fetch_request r = {.url = url_of(&site, "/"), .fields = fields, .fields_count = 4};
+    ck_assert_int_eq(send_request(r), 200);
+    ck_assert_has(site.received, "Authorization: Bearer x\r\nCookie: a=b\r\nHost: mine.test\r\n");
+    ck_assert_uint_eq(other.requests, 2);
+    ck_assert_lacks(other.received, "uthorization", "Cookie", "mine.test");
+    ck_assert_uint_eq(count_in(other.received, "X-Other: y\r\n"), 2);
+    ck_assert_uint_eq(count_in(other.received, "Host: 127.0.0.1:"), 2);
+    close_two_sites();
+}
+
+TEST(the_user_of_a_url_is_sent_to_its_origin_only)
+{
+    char url[128];
+    open_two_sites(STEPS({.reply = REDIRECT("302", "/b")}, {.reply = to_other}),
+                   STEPS({.reply = OK("there", "5")}));
+    snprintf(url, sizeof url, "http://u:p@127.0.0.1:%d/a", site.port);
+    ck_assert_int_eq(send_request((weft_fetch_request){.method = "GET", .url = url}), 200);
+    ck_assert_uint_eq(count_in(site.received, "Authorization: Basic dTpw\r\n"), 2);
+    ck_assert_lacks(other.received, "uthorization");
+    close_two_sites();
 }

@@ -1,5 +1,6 @@
 /* Streamed bodies of the HTTP client: requests written in parts, early responses, and gzip. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 
 #ifdef WEFT_HAS_GZIP
 #include <zlib.h>
@@ -7,95 +8,86 @@
 
 static const script_step hello[] = {{.reply = OK("hello", "5")}};
 
-static weft_fetch *open_put(weft_fetcher *fetcher, const char *url, int64_t length)
+/* Open a PUT to the site. length is the length of the body; -1: unknown. */
+static void open_put(const char *path, int64_t length)
 {
-    weft_fetch *f;
-    const weft_fetch_request r = {.method = "PUT", .url = url, .type = "text/x"};
-    ck_assert_int_eq(weft_fetch_open(fetcher, &r, length, &f), 0);
-    return f;
+    const weft_fetch_request r = {.method = "PUT", .url = url_of(&site, path), .type = "text/x"};
+    ck_assert_int_eq(weft_fetch_open(fetcher, &r, length, &fetch), 0);
 }
 
-START_TEST(a_body_of_known_length_is_written_in_parts)
+static void write_bytes(const char *data, size_t bytes)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), 6);
-    ck_assert_int_eq(weft_fetch_status(f), 0);
-    ck_assert_int_eq(weft_fetch_read(f, (char[4]){0}, 4), -EINVAL);
-    ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
-    ck_assert_int_eq(weft_fetch_wait(f), -ENODATA);
-    ck_assert_int_eq(weft_fetch_write(f, "defg", 4), -EMSGSIZE);
-    ck_assert_int_eq(weft_fetch_write(f, "def", 3), 3);
-    ck_assert_int_eq(weft_fetch_write(f, "", 0), 0);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    ck_assert_int_eq(weft_fetch_write(f, "g", 1), -EPIPE);
-    weft_fetch_close(f);
-    ck_assert_server_received(&sv, "Content-Type: text/x\r\nContent-Length: 6\r\n\r\nabcdef");
-    ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
-    ck_assert_uint_eq(sv.conns, 1);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_int_eq(weft_fetch_write(fetch, data, bytes), (ssize_t)bytes);
 }
-END_TEST
 
-START_TEST(a_get_with_an_empty_body_has_no_content_length)
+/* Wait for the status and close the fetch. */
+static void finish(int status)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f;
-    const weft_fetch_request r = {.method = "GET", .url = url_of(&sv, "/")};
-    ck_assert_int_eq(weft_fetch_open(fetcher, &r, 0, &f), 0);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    weft_fetch_close(f);
-    ck_assert_server_not_received(&sv, "Content-Length");
-    f = open_put(fetcher, url_of(&sv, "/"), 0);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    weft_fetch_close(f);
-    ck_assert_server_received(&sv, "Content-Length: 0\r\n");
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_int_eq(weft_fetch_wait(fetch), status);
+    weft_fetch_close(fetch);
 }
-END_TEST
 
-START_TEST(a_body_of_unknown_length_is_chunked)
+TEST(a_body_of_known_length_is_written_in_parts)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), -1);
+    open_site(hello, 1);
+    open_put("/", 6);
+    ck_assert_int_eq(weft_fetch_status(fetch), 0);
+    ck_assert_int_eq(weft_fetch_read(fetch, (char[4]){0}, 4), -EINVAL);
+    write_bytes("abc", 3);
+    ck_assert_int_eq(weft_fetch_wait(fetch), -ENODATA);
+    ck_assert_int_eq(weft_fetch_write(fetch, "defg", 4), -EMSGSIZE);
+    write_bytes("def", 3);
+    write_bytes("", 0);
+    ck_assert_int_eq(weft_fetch_wait(fetch), 200);
+    ck_assert_int_eq(weft_fetch_wait(fetch), 200);
+    ck_assert_int_eq(weft_fetch_write(fetch, "g", 1), -EPIPE);
+    weft_fetch_close(fetch);
+    ck_assert_has(site.received, "Content-Type: text/x\r\nContent-Length: 6\r\n\r\nabcdef");
+    assert_page("/", "hello");
+    ck_assert_uint_eq(site.conns, 1);
+    close_site();
+}
+
+TEST(a_get_with_an_empty_body_has_no_content_length)
+{
+    open_site(hello, 1);
+    const weft_fetch_request r = {.method = "GET", .url = url_of(&site, "/")};
+    ck_assert_int_eq(weft_fetch_open(fetcher, &r, 0, &fetch), 0);
+    finish(200);
+    ck_assert_lacks(site.received, "Content-Length");
+    open_put("/", 0);
+    finish(200);
+    ck_assert_has(site.received, "Content-Length: 0\r\n");
+    close_site();
+}
+
+TEST(a_body_of_unknown_length_is_chunked)
+{
+    open_site(hello, 1);
+    open_put("/", -1);
     for (int i = 0; i < 10; i++)
-        ck_assert_int_eq(weft_fetch_write(f, "0123456789", (size_t)i), i);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    weft_fetch_close(f);
-    ck_assert_server_received(&sv, "Transfer-Encoding: chunked\r\n\r\n001012012301234");
-    f = open_put(fetcher, url_of(&sv, "/empty"), -1);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(sv.conns, 1);
+        ck_assert_int_eq(weft_fetch_write(fetch, "0123456789", (size_t)i), i);
+    finish(200);
+    ck_assert_has(site.received, "Transfer-Encoding: chunked\r\n\r\n001012012301234");
+    open_put("/empty", -1);
+    finish(200);
+    ck_assert_uint_eq(site.conns, 1);
     ck_assert_int_eq(
-        weft_fetch_open(fetcher, &(weft_fetch_request){.url = url_of(&sv, "/")}, -2, &f), -EINVAL);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+        weft_fetch_open(fetcher, &(weft_fetch_request){.url = url_of(&site, "/")}, -2, &fetch),
+        -EINVAL);
+    close_site();
 }
-END_TEST
 
-START_TEST(closing_an_incomplete_request_closes_the_connection)
+TEST(closing_an_incomplete_request_closes_the_connection)
 {
-    script_server sv;
-    start_server(&sv, hello, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), 6);
-    ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
-    weft_fetch_close(f);
+    open_site(hello, 1);
+    open_put("/", 6);
+    write_bytes("abc", 3);
+    weft_fetch_close(fetch);
     let_run();
-    ck_assert_uint_eq(sv.open_conns, 0);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_uint_eq(site.open_conns, 0);
+    close_site();
 }
-END_TEST
 
 /* Store a chunked body, then send it back. */
 static unsigned char stored[3000000];
@@ -125,124 +117,95 @@ static bool store_and_return(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_large_body_is_echoed_unchanged)
+TEST(a_large_body_is_echoed_unchanged)
 {
-    static const script_step steps[] = {{.handle = store_and_return}};
     static unsigned char data[100000];
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetch *f = open_put(NULL, url_of(&sv, "/"), -1);
+    open_site(STEPS({.handle = store_and_return}));
+    open_put("/", -1);
     size_t sent = 0;
     while (sent < sizeof stored - sizeof data) {
         size_t n = 1 + random_below(sizeof data);
         fill_from(data, n, sent);
-        ck_assert_int_eq(weft_fetch_write(f, data, n), (ssize_t)n);
+        ck_assert_int_eq(weft_fetch_write(fetch, data, n), (ssize_t)n);
         sent += n;
     }
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    ck_assert_int_eq(weft_fetch_length(f), (int64_t)sent);
+    ck_assert_int_eq(weft_fetch_wait(fetch), 200);
+    ck_assert_int_eq(weft_fetch_length(fetch), (int64_t)sent);
     size_t back = 0;
     ssize_t n;
-    while ((n = weft_fetch_read(f, data, 1 + random_below(sizeof data))) > 0) {
+    while ((n = weft_fetch_read(fetch, data, 1 + random_below(sizeof data))) > 0) {
         assert_bytes_at(data, (size_t)n, back);
         back += (size_t)n;
     }
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(back, sent);
-    weft_fetch_close(f);
-    stop_server(&sv);
+    weft_fetch_close(fetch);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_large_body_in_memory_is_sent_completely)
+TEST(a_large_body_in_memory_is_sent_completely)
 {
-    static const script_step steps[] = {{.reply = OK("hello", "5")}};
     static char body[50000];
     memset(body, 'b', sizeof body);
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_post(NULL, url_of(&sv, "/"), NULL, body, sizeof body, &f), 200);
-    weft_fetch_close(f);
-    const char *at = strstr(sv.received, "\r\n\r\n") + 4;
+    open_site(STEPS({.reply = OK("hello", "5")}));
+    ck_assert_int_eq(weft_fetch_post(NULL, url_of(&site, "/"), NULL, body, sizeof body, &fetch),
+                     200);
+    weft_fetch_close(fetch);
+    const char *at = strstr(site.received, "\r\n\r\n") + 4;
     ck_assert_uint_eq(strspn(at, "b"), sizeof body);
-    stop_server(&sv);
+    close_site();
 }
-END_TEST
 
 #define TOO_LARGE "HTTP/1.1 413 Too large\r\nContent-Length: 3\r\n\r\nno!"
 
 /* The server replies after the head and never reads the body, with and without a close. */
-START_TEST(an_early_response_stops_the_writes_of_the_body)
+TEST(an_early_response_stops_the_writes_of_the_body)
 {
     for (int closes = 0; closes <= 1; closes++) {
         const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true, .closes = closes}};
         static const char data[100000];
-        script_server sv;
-        start_server(&sv, steps, 1);
-        weft_fetcher *fetcher = weft_fetcher_new(NULL);
-        weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), (int64_t)1 << 40);
+        open_site(steps, 1);
+        open_put("/", (int64_t)1 << 40);
         ssize_t n = 0;
-        while ((n = weft_fetch_write(f, data, sizeof data)) > 0)
+        while ((n = weft_fetch_write(fetch, data, sizeof data)) > 0)
             continue;
         ck_assert_int_eq(n, -EPIPE);
-        ck_assert_int_eq(weft_fetch_write(f, data, 1), -EPIPE);
-        int status = weft_fetch_wait(f);
+        ck_assert_int_eq(weft_fetch_write(fetch, data, 1), -EPIPE);
+        int status = weft_fetch_wait(fetch);
         /* A close with unread bytes may reset the connection and discard the response. */
         ck_assert(status == 413 || (closes && status == -ECONNRESET));
-        weft_fetch_close(f);
-        weft_fetcher_free(fetcher);
-        stop_server(&sv);
+        weft_fetch_close(fetch);
+        close_site();
     }
 }
-END_TEST
-
-START_TEST(an_early_response_to_a_body_in_memory_is_returned)
-{
-    static const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true}};
-    const size_t bytes = (size_t)32 << 20; /* more than the kernel buffers */
-    char *body = calloc(1, bytes), *text;
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&sv, "/"), NULL, body, bytes, &f), 413);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), 3);
-    ck_assert_str_eq(text, "no!");
-    weft_fetch_close(f);
-    weft_fetcher_free(fetcher);
-    free(body);
-    stop_server(&sv);
-}
-END_TEST
 
 static weft_value post_large_body(void *arg)
 {
-    const size_t bytes = (size_t)64 << 20; /* more than the kernel buffers */
+    const size_t bytes = (size_t)32 << 20; /* more than the kernel buffers */
     char *body = calloc(1, bytes);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f;
-    int status = weft_fetch_post(fetcher, url_of(arg, "/"), NULL, body, bytes, &f);
-    weft_fetch_close(f);
-    weft_fetcher_free(fetcher);
+    (void)arg;
+    int status = weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes, &fetch);
     free(body);
     return status;
 }
 
-/* The server does not read, and replies when the client is blocked in its write. */
-START_TEST(a_blocked_write_ends_when_the_response_arrives)
+/* The server never reads the body. */
+TEST(a_write_of_a_body_in_memory_ends_when_the_response_arrives)
 {
-    static const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true, .is_held = true}};
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fiber client = weft_spin(post_large_body, &sv);
-    ck_assert_int_eq(weft_sem_wait(&sv.arrived), 0);
-    let_run();
-    release_replies(&sv, 1);
-    ck_assert_int_eq(weft_await(client), 413);
-    stop_server(&sv);
+    for (int is_held = 0; is_held <= 1; is_held++) { /* held: until the write is blocked */
+        open_site(STEPS({.reply = TOO_LARGE, .is_early = true, .is_held = is_held}));
+        weft_fiber client = weft_spin(post_large_body, NULL);
+        if (is_held) {
+            ck_assert_int_eq(weft_sem_wait(&site.arrived), 0);
+            let_run();
+            release_replies(&site, 1);
+        }
+        ck_assert_int_eq(weft_await(client), 413);
+        assert_body("no!");
+        weft_fetch_close(fetch);
+        close_site();
+    }
 }
-END_TEST
 
 static bool send_continue_and_read_body(script_server *sv, weft_stream *s)
 {
@@ -253,128 +216,98 @@ static bool send_continue_and_read_body(script_server *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
+static weft_fetch_request expecting_request(void)
 {
-    static const script_step yes[] = {{.handle = send_continue_and_read_body}};
-    static const script_step no[] = {{.reply = TOO_LARGE, .is_early = true}};
-    const weft_fetch_field field = {"Expect", "100-continue"};
-    weft_fetch_request r = {.fields = &field, .fields_count = 1, .body = "body", .body_bytes = 4};
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    script_server sv;
-    weft_fetch *f;
-    start_server(&sv, yes, 1);
-    r.url = url_of(&sv, "/");
-    ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), 200);
-    weft_fetch_close(f);
-    ck_assert_server_received(&sv, "Expect: 100-continue\r\n\r\nbody");
-    stop_server(&sv);
-    start_server(&sv, no, 1);
-    r.url = url_of(&sv, "/");
-    ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), 413);
-    weft_fetch_close(f);
+    static const weft_fetch_field field = {"Expect", "100-continue"};
+    return (weft_fetch_request){.url = url_of(&site, "/"),
+                                .fields = &field,
+                                .fields_count = 1,
+                                .body = "body",
+                                .body_bytes = 4};
+}
+
+TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
+{
+    open_site(STEPS({.handle = send_continue_and_read_body}));
+    ck_assert_int_eq(send_request(expecting_request()), 200);
+    ck_assert_has(site.received, "Expect: 100-continue\r\n\r\nbody");
+    close_site();
+    open_site(STEPS({.reply = TOO_LARGE, .is_early = true}));
+    weft_fetch_request r = expecting_request();
+    ck_assert_int_eq(send_request(r), 413);
     r.body = NULL;
     r.body_bytes = 0;
-    ck_assert_int_eq(weft_fetch_open(fetcher, &r, 4, &f), 0);
-    ck_assert_int_eq(weft_fetch_write(f, "body", 4), -EPIPE);
-    ck_assert_int_eq(weft_fetch_wait(f), 413);
-    weft_fetch_close(f);
-    ck_assert_server_not_received(&sv, "body");
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_int_eq(weft_fetch_open(fetcher, &r, 4, &fetch), 0);
+    ck_assert_int_eq(weft_fetch_write(fetch, "body", 4), -EPIPE);
+    finish(413);
+    ck_assert_lacks(site.received, "body");
+    close_site();
 }
-END_TEST
 
-START_TEST(a_101_instead_of_100_continue_is_ebadmsg)
+TEST(a_101_instead_of_100_continue_is_ebadmsg)
 {
-    static const script_step steps[] = {
-        {.reply = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}};
-    const weft_fetch_field field = {"Expect", "100-continue"};
-    weft_fetch_request r = {.fields = &field, .fields_count = 1, .body = "body", .body_bytes = 4};
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    script_server sv;
-    weft_fetch *f;
-    start_server(&sv, steps, 1);
-    r.url = url_of(&sv, "/");
-    ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), -EBADMSG);
-    ck_assert_ptr_null(f);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    open_site(STEPS({.reply = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}));
+    ck_assert_int_eq(send_request(expecting_request()), -EBADMSG);
+    ck_assert_ptr_null(fetch);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_cancelled_wait_can_be_repeated)
+TEST(a_cancelled_wait_can_be_repeated)
 {
-    static const script_step steps[] = {{.reply = OK("late", "4"), .is_held = true}};
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetch *f = open_put(NULL, url_of(&sv, "/"), -1);
-    ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
+    open_site(STEPS({.reply = OK("late", "4"), .is_held = true}));
+    open_put("/", -1);
+    write_bytes("abc", 3);
     int status = 0;
     WEFT_MOVE_ON_AFTER(0.01)
-        status = weft_fetch_wait(f);
+        status = weft_fetch_wait(fetch);
     ck_assert_int_eq(status, -ECANCELED);
-    ck_assert_int_eq(weft_fetch_write(f, "d", 1), -EINVAL);
-    release_replies(&sv, 1);
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(sv.requests, 1);
-    stop_server(&sv);
+    ck_assert_int_eq(weft_fetch_write(fetch, "d", 1), -EINVAL);
+    release_replies(&site, 1);
+    finish(200);
+    ck_assert_uint_eq(site.requests, 1);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_cancelled_write_fails_the_fetch)
+TEST(a_cancelled_write_fails_the_fetch)
 {
-    static const script_step steps[] = {{.is_early = true}};
     static const char data[100000];
     warm_up();
-    script_server sv;
-    start_server(&sv, steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), -1);
+    open_site(STEPS({.is_early = true}));
+    open_put("/", -1);
     ssize_t n = 1;
     WEFT_MOVE_ON_AFTER(0.05)
         while (n > 0)
-            n = weft_fetch_write(f, data, sizeof data);
+            n = weft_fetch_write(fetch, data, sizeof data);
     ck_assert_int_eq(n, -ECANCELED);
-    ck_assert_int_eq(weft_fetch_write(f, data, 1), -ECANCELED);
-    ck_assert_int_eq(weft_fetch_wait(f), -ECANCELED);
-    weft_fetch_close(f);
-    weft_fetcher_free(fetcher);
-    stop_server(&sv);
+    ck_assert_int_eq(weft_fetch_write(fetch, data, 1), -ECANCELED);
+    ck_assert_int_eq(weft_fetch_wait(fetch), -ECANCELED);
+    weft_fetch_close(fetch);
+    close_site();
 }
-END_TEST
 
 /* The client follows a redirect of a streamed request only if the body is not needed again. */
-START_TEST(a_streamed_request_is_redirected_only_without_its_body)
+TEST(a_streamed_request_is_redirected_only_without_its_body)
 {
-    static const script_step see[] = {
-        {.reply = "HTTP/1.1 303 See\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"},
-        {.reply = OK("seen", "4")}};
-    static const script_step again[] = {
-        {.reply = "HTTP/1.1 307 Again\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"}};
-    script_server sv;
-    start_server(&sv, see, 2);
-    weft_fetch *f = open_put(NULL, url_of(&sv, "/a"), -1);
-    ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
-    char *text;
-    ck_assert_int_eq(weft_fetch_wait(f), 200);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), 4);
-    ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/b"));
-    weft_fetch_close(f);
-    ck_assert_uint_eq(count_in(sv.received, "Content-Type"), 1);
-    ck_assert_uint_eq(count_in(sv.received, "Transfer-Encoding"), 1);
-    stop_server(&sv);
-    start_server(&sv, again, 1);
-    f = open_put(NULL, url_of(&sv, "/a"), 0);
-    ck_assert_int_eq(weft_fetch_wait(f), 307);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(sv.requests, 1);
-    stop_server(&sv);
+    open_site(STEPS({.reply = "HTTP/1.1 303 See\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"},
+                    {.reply = OK("seen", "4")}));
+    open_put("/a", -1);
+    write_bytes("abc", 3);
+    ck_assert_int_eq(weft_fetch_wait(fetch), 200);
+    assert_body("seen");
+    ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, "/b"));
+    weft_fetch_close(fetch);
+    ck_assert_uint_eq(count_in(site.received, "Content-Type"), 1);
+    ck_assert_uint_eq(count_in(site.received, "Transfer-Encoding"), 1);
+    close_site();
+    open_site(STEPS({.reply = "HTTP/1.1 307 Again\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"}));
+    open_put("/a", 0);
+    finish(307);
+    ck_assert_uint_eq(site.requests, 1);
+    close_site();
 }
-END_TEST
 
 #ifdef WEFT_HAS_GZIP
-static char *zipped;
+static char *zipped, *unzipped;
 static size_t zipped_bytes;
 
 /* Append a gzip member with the first bytes of the test stream, or with zeros. */
@@ -415,131 +348,89 @@ static bool send_gzip(script_server *sv, weft_stream *s)
 
 static const script_step gzip_steps[] = {{.handle = send_gzip}};
 
-START_TEST(a_compressed_body_is_decompressed)
+/* GET the zipped body. Return the result of reading it. */
+static ssize_t read_zipped(void)
 {
-    script_server sv;
-    start_server(&sv, gzip_steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f;
-    char *text;
+    ck_assert_int_eq(get("/"), 200);
+    return weft_fetch_read_all(fetch, &unzipped);
+}
+
+TEST(a_compressed_body_is_decompressed)
+{
+    open_site(gzip_steps, 1);
     append_gzip_member(300000, false);
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_server_received(&sv, "Accept-Encoding: gzip\r\n");
-    ck_assert_int_eq(weft_fetch_length(f), -1);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), 300000);
-    assert_bytes_at((unsigned char *)text, 300000, 0);
-    weft_fetch_close(f);
+    ck_assert_int_eq(read_zipped(), 300000);
+    ck_assert_has(site.received, "Accept-Encoding: gzip\r\n");
+    ck_assert_int_eq(weft_fetch_length(fetch), -1);
+    assert_bytes_at((unsigned char *)unzipped, 300000, 0);
+    weft_fetch_close(fetch);
     size_t first = zipped_bytes;
     append_gzip_member(0, false); /* more members */
     append_gzip_member(5000, false);
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), 305000);
-    assert_bytes_at((unsigned char *)text + 300000, 5000, 0);
-    weft_fetch_close(f);
+    ck_assert_int_eq(read_zipped(), 305000);
+    assert_bytes_at((unsigned char *)unzipped + 300000, 5000, 0);
+    weft_fetch_close(fetch);
+    const size_t bad[] = {1, 9, 500, first - 1, first, first};
     zipped_bytes = 0; /* an empty body */
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), 0);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(sv.conns, 1);
-    const size_t bad[] = {1, 9, 500, first - 1}; /* truncated */
-    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+    ck_assert_int_eq(read_zipped(), 0);
+    weft_fetch_close(fetch);
+    ck_assert_uint_eq(site.conns, 1);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) { /* truncated, corrupt, and not gzip */
         zipped_bytes = bad[i];
-        ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-        ck_assert_int_eq(weft_fetch_read_all(f, &text), -EBADMSG);
-        weft_fetch_close(f);
+        if (i == 4)
+            zipped[first / 2] ^= 0x55; /* at least the checksum fails */
+        if (i == 5)
+            memcpy(zipped, "not gzip", 8);
+        ck_assert_int_eq(read_zipped(), -EBADMSG);
+        weft_fetch_close(fetch);
     }
-    zipped_bytes = first;
-    zipped[first / 2] ^= 0x55; /* corrupt: at least the checksum fails */
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), -EBADMSG);
-    weft_fetch_close(f);
-    memcpy(zipped, "not gzip", 8);
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), -EBADMSG);
-    weft_fetch_close(f);
-    weft_fetcher_free(fetcher);
     free(zipped);
-    stop_server(&sv);
+    close_site();
 }
-END_TEST
 
-START_TEST(decompression_stops_at_the_limit)
+TEST(decompression_stops_at_the_limit)
 {
-    script_server sv;
-    start_server(&sv, gzip_steps, 1);
-    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.body_bytes_max = 1 << 20});
+    open_site(gzip_steps, 1);
+    use_fetcher((weft_fetcher_options){.body_bytes_max = 1 << 20});
     append_gzip_member((size_t)20 << 20, true);
     ck_assert_uint_lt(zipped_bytes, 100000);
-    weft_fetch *f;
     char *text;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_int_eq(weft_fetch_read_all(f, &text), -EMSGSIZE);
-    weft_fetch_close(f);
+    ck_assert_int_eq(get("/"), 200);
+    ck_assert_int_eq(weft_fetch_read_all(fetch, &text), -EMSGSIZE);
+    weft_fetch_close(fetch);
     const void *piece; /* body_bytes_max does not apply to weft_fetch_read_piece */
     size_t sum = 0;
     ssize_t n;
-    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    while ((n = weft_fetch_read_piece(f, &piece)) > 0)
+    ck_assert_int_eq(get("/"), 200);
+    while ((n = weft_fetch_read_piece(fetch, &piece)) > 0)
         sum += (size_t)n;
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(sum, (size_t)20 << 20);
-    weft_fetch_close(f);
-    weft_fetcher_free(fetcher);
+    weft_fetch_close(fetch);
     free(zipped);
-    stop_server(&sv);
+    close_site();
 }
-END_TEST
 
-START_TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
+TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
 {
-    script_server sv;
-    start_server(&sv, gzip_steps, 1);
+    open_site(gzip_steps, 1);
     append_gzip_member(1000, false);
     const weft_fetch_field fields[] = {{"Accept-Encoding", "gzip"}, {"Range", "bytes=0-"}};
     weft_fetcher *fetchers[] = {weft_fetcher_new(NULL),
                                 weft_fetcher_new(&(weft_fetcher_options){.has_no_gzip = true})};
     for (int i = 0; i < 3; i++) {
         const weft_fetch_request r = {
-            .url = url_of(&sv, "/"), .fields = &fields[i % 2], .fields_count = i < 2};
-        weft_fetch *f;
+            .url = url_of(&site, "/"), .fields = &fields[i % 2], .fields_count = i < 2};
         char *text;
-        ck_assert_int_eq(weft_fetch_send(fetchers[i == 2], &r, &f), 200);
-        ck_assert_int_eq(weft_fetch_read_all(f, &text), (ssize_t)zipped_bytes);
+        ck_assert_int_eq(weft_fetch_send(fetchers[i == 2], &r, &fetch), 200);
+        ck_assert_int_eq(weft_fetch_read_all(fetch, &text), (ssize_t)zipped_bytes);
         ck_assert_mem_eq(text, zipped, zipped_bytes);
-        weft_fetch_close(f);
+        weft_fetch_close(fetch);
     }
-    ck_assert_uint_eq(count_in(sv.received, "Accept-Encoding"), 1);
+    ck_assert_uint_eq(count_in(site.received, "Accept-Encoding"), 1);
     weft_fetcher_free(fetchers[0]);
     weft_fetcher_free(fetchers[1]);
     free(zipped);
-    stop_server(&sv);
+    close_site();
 }
-END_TEST
 #endif
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_body_of_known_length_is_written_in_parts,
-        &a_get_with_an_empty_body_has_no_content_length,
-        &a_body_of_unknown_length_is_chunked,
-        &closing_an_incomplete_request_closes_the_connection,
-        &a_large_body_is_echoed_unchanged,
-        &a_large_body_in_memory_is_sent_completely,
-        &an_early_response_stops_the_writes_of_the_body,
-        &an_early_response_to_a_body_in_memory_is_returned,
-        &a_blocked_write_ends_when_the_response_arrives,
-        &a_request_with_expect_100_continue_waits_before_it_sends_the_body,
-        &a_101_instead_of_100_continue_is_ebadmsg,
-        &a_cancelled_wait_can_be_repeated,
-        &a_cancelled_write_fails_the_fetch,
-        &a_streamed_request_is_redirected_only_without_its_body,
-#ifdef WEFT_HAS_GZIP
-        &a_compressed_body_is_decompressed,
-        &decompression_stops_at_the_limit,
-        &a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged,
-#endif
-    };
-    unset_proxies();
-    return run_suite("fetch_stream", tests, COUNT_OF(tests));
-}

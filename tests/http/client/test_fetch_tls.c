@@ -1,84 +1,70 @@
 /* The HTTP client over TLS: directly, through a proxy, and with untrusted servers. */
 #include "http/fetch_support.h"
+#include "support/suite.h"
 #include "support/tls_support.h"
 
 static const script_step hello[] = {{.reply = OK("secret", "6")}};
 
-/* A server with a certificate for localhost and 127.0.0.1, and a fetcher that trusts it. */
-typedef struct tls_fetch {
-    script_server server;
-    tls_pair tls;
-    weft_fetcher *fetcher;
-} tls_fetch;
+static tls_pair tls;
 
-static void tls_fetch_open(tls_fetch *s, const script_step *steps, size_t count)
+/* Open a site with a certificate for localhost and 127.0.0.1, and a fetcher that trusts it. */
+static void open_tls_site(const script_step *steps, size_t count)
 {
-    new_tls_pair(&s->tls, NULL, &(weft_tls_options){.alpn = "http/1.1"});
-    start_server(&s->server, steps, count);
-    s->server.tls = s->tls.server_tls;
-    snprintf(s->server.base, sizeof s->server.base, "https://localhost:%d", s->server.port);
-    s->fetcher = weft_fetcher_new(&(weft_fetcher_options){.tls = s->tls.client_tls});
-    ck_assert_ptr_nonnull(s->fetcher);
+    new_tls_pair(&tls, NULL, &(weft_tls_options){.alpn = "http/1.1"});
+    open_site(steps, count);
+    site.tls = tls.server_tls;
+    snprintf(site.base, sizeof site.base, "https://localhost:%d", site.port);
+    use_fetcher((weft_fetcher_options){.tls = tls.client_tls});
 }
 
-static void tls_fetch_close(tls_fetch *s)
+static void close_tls_site(void)
 {
-    ck_assert_int_eq(weft_fetcher_free(s->fetcher), 0);
-    stop_server(&s->server);
-    free_tls_pair(&s->tls);
+    close_site();
+    free_tls_pair(&tls);
 }
 
-START_TEST(a_tls_connection_is_reused)
+TEST(a_tls_connection_is_reused)
 {
-    tls_fetch s;
-    tls_fetch_open(&s, hello, 1);
+    open_tls_site(hello, 1);
     for (int i = 0; i < 4; i++)
-        ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "secret");
-    ck_assert_uint_eq(s.server.conns, 1);
+        assert_page("/", "secret");
+    ck_assert_uint_eq(site.conns, 1);
     char host[64];
-    snprintf(host, sizeof host, "GET / HTTP/1.1\r\nHost: localhost:%d\r\n", s.server.port);
-    ck_assert_server_received(&s.server, host);
-    tls_fetch_close(&s);
+    snprintf(host, sizeof host, "GET / HTTP/1.1\r\nHost: localhost:%d\r\n", site.port);
+    ck_assert_has(site.received, host);
+    close_tls_site();
 }
-END_TEST
 
-START_TEST(a_server_with_an_invalid_certificate_gets_no_request)
+TEST(a_server_with_an_invalid_certificate_gets_no_request)
 {
-    tls_fetch s;
-    tls_fetch_open(&s, hello, 1);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&s.server, "/"), &f), -EACCES); /* not trusted */
+    open_tls_site(hello, 1);
+    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&site, "/"), &fetch), -EACCES); /* not trusted */
     char url[64];
     int fd = weft_listen("tcp", "127.0.0.2:0");
     if (fd >= 0) { /* an address that is not in the certificate */
         weft_close(fd);
         script_server other;
         start_server_at(&other, "127.0.0.2:0", hello, 1);
-        other.tls = s.tls.server_tls;
+        other.tls = tls.server_tls;
         snprintf(url, sizeof url, "https://127.0.0.2:%d/", other.port);
-        ck_assert_int_eq(weft_fetch_get(s.fetcher, url, &f), -EACCES);
+        ck_assert_int_eq(weft_fetch_get(fetcher, url, &fetch), -EACCES);
         ck_assert_uint_eq(other.requests, 0);
         stop_server(&other);
     }
-    ck_assert_uint_eq(s.server.requests, 0);
-    tls_fetch_close(&s);
+    ck_assert_uint_eq(site.requests, 0);
+    close_tls_site();
 }
-END_TEST
 
-START_TEST(an_idle_tls_connection_that_was_closed_is_not_used)
+TEST(an_idle_tls_connection_that_was_closed_is_not_used)
 {
-    static const script_step steps[] = {{.reply = OK("bye", "3"), .closes = true},
-                                        {.reply = OK("new", "3")}};
-    tls_fetch s;
-    tls_fetch_open(&s, steps, COUNT_OF(steps));
-    ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "bye");
+    open_tls_site(STEPS({.reply = OK("bye", "3"), .closes = true}, {.reply = OK("new", "3")}));
+    assert_page("/", "bye");
     let_run();
-    ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "new");
-    ck_assert_uint_eq(s.server.requests, 2);
-    ck_assert_uint_eq(s.server.conns, 2);
-    tls_fetch_close(&s);
+    assert_page("/", "new");
+    ck_assert_uint_eq(site.requests, 2);
+    ck_assert_uint_eq(site.conns, 2);
+    close_tls_site();
 }
-END_TEST
 
 /*
  * Send an unrequested second reply in a separate TLS record. The record arrives with the last
@@ -99,57 +85,45 @@ static bool send_extra_reply(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request)
+TEST(an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request)
 {
-    static const script_step steps[] = {{.handle = send_extra_reply}, {.reply = OK("secret", "6")}};
-    tls_fetch s;
-    tls_fetch_open(&s, steps, COUNT_OF(steps));
-    weft_fetch *f;
+    open_tls_site(STEPS({.handle = send_extra_reply}, {.reply = OK("secret", "6")}));
     char *text;
-    ck_assert_int_eq(weft_fetch_get(s.fetcher, url_of(&s.server, "/"), &f), 200);
-    ck_assert_int_gt(weft_fetch_read_all(f, &text), 0);
-    weft_fetch_close(f);
-    ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "secret");
-    ck_assert_uint_eq(s.server.conns, 2);
-    tls_fetch_close(&s);
+    ck_assert_int_eq(get("/"), 200);
+    ck_assert_int_gt(weft_fetch_read_all(fetch, &text), 0);
+    weft_fetch_close(fetch);
+    assert_page("/", "secret");
+    ck_assert_uint_eq(site.conns, 2);
+    close_tls_site();
 }
-END_TEST
 
-START_TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
+TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
 {
-    static const script_step steps[] = {
-        {.reply = OK("thanks", "6")},
-        {.reply = "HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n", .is_early = true}};
-    tls_fetch s;
-    tls_fetch_open(&s, steps, COUNT_OF(steps));
+    open_tls_site(
+        STEPS({.reply = OK("thanks", "6")},
+              {.reply = "HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n", .is_early = true}));
     const size_t bytes = (size_t)32 << 20;
     char *body = calloc(1, bytes);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_post(s.fetcher, url_of(&s.server, "/"), NULL, body, bytes / 16, &f),
+    ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes / 16, &fetch),
                      200);
-    weft_fetch_close(f);
-    ck_assert_int_eq(weft_fetch_post(s.fetcher, url_of(&s.server, "/"), NULL, body, bytes, &f),
-                     413);
-    weft_fetch_close(f);
-    ck_assert_uint_eq(s.server.conns, 1);
+    weft_fetch_close(fetch);
+    ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes, &fetch), 413);
+    weft_fetch_close(fetch);
+    ck_assert_uint_eq(site.conns, 1);
     free(body);
-    tls_fetch_close(&s);
+    close_tls_site();
 }
-END_TEST
 
-START_TEST(a_redirect_from_https_to_http_is_the_response)
+TEST(a_redirect_from_https_to_http_is_the_response)
 {
-    static const script_step steps[] = {
-        {.reply = "HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"}};
-    tls_fetch s;
-    tls_fetch_open(&s, steps, 1);
-    weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_get(s.fetcher, url_of(&s.server, "/"), &f), 302);
-    ck_assert_str_eq(weft_fetch_header(f, "Location"), "http://127.0.0.1:1/");
-    weft_fetch_close(f);
-    tls_fetch_close(&s);
+    open_tls_site(STEPS(
+        {.reply =
+             "HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"}));
+    ck_assert_int_eq(get("/"), 302);
+    ck_assert_str_eq(weft_fetch_header(fetch, "Location"), "http://127.0.0.1:1/");
+    weft_fetch_close(fetch);
+    close_tls_site();
 }
-END_TEST
 
 /* A proxy that connects every tunnel to tunnel_port on this machine */
 
@@ -182,33 +156,29 @@ static bool tunnel(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(an_https_request_uses_a_tunnel_through_the_proxy)
+TEST(an_https_request_uses_a_tunnel_through_the_proxy)
 {
     static const script_step steps[] = {{.handle = tunnel}};
-    tls_fetch s;
     script_server proxy;
-    tls_fetch_open(&s, hello, 1);
+    open_tls_site(hello, 1);
     start_server(&proxy, steps, 1);
-    tunnel_port = s.server.port;
+    tunnel_port = site.port;
     char value[64];
     snprintf(value, sizeof value, "http://127.0.0.1:%d", proxy.port);
     setenv("https_proxy", value, 1);
     for (int i = 0; i < 3; i++)
-        ck_assert_fetch(s.fetcher, url_of(&s.server, "/x"), "secret");
+        assert_page("/x", "secret");
     ck_assert_uint_eq(proxy.conns, 1);
-    ck_assert_uint_eq(s.server.conns, 1);
+    ck_assert_uint_eq(site.conns, 1);
     char expected[128];
     snprintf(expected, sizeof expected,
-             "CONNECT localhost:%d HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", s.server.port,
-             s.server.port);
+             "CONNECT localhost:%d HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", site.port, site.port);
     ck_assert_str_eq(proxy.received, expected);
-    ck_assert_server_received(&s.server, "GET /x HTTP/1.1\r\n");
-    ck_assert_int_eq(weft_fetcher_free(s.fetcher), 0);
-    s.fetcher = NULL;
+    ck_assert_has(site.received, "GET /x HTTP/1.1\r\n");
+    use_fetcher((weft_fetcher_options){0}); /* closes the tunnel */
     stop_server(&proxy);
-    tls_fetch_close(&s);
+    close_tls_site();
 }
-END_TEST
 
 static weft_value fetch_with_thread_fetcher(void *arg)
 {
@@ -217,10 +187,9 @@ static weft_value fetch_with_thread_fetcher(void *arg)
 }
 
 /* The thread's own fetcher trusts the server because of SSL_CERT_FILE. */
-START_TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
+TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
 {
-    tls_fetch s;
-    tls_fetch_open(&s, hello, 1);
+    open_tls_site(hello, 1);
     char path[] = "/tmp/weft-fetch-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
@@ -228,51 +197,27 @@ START_TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
     close(fd);
     setenv("SSL_CERT_FILE", path, 1);
     char url[80];
-    snprintf(url, sizeof url, "%s/", s.server.base);
+    snprintf(url, sizeof url, "%s/", site.base);
     weft_cord cord = weft_cord_start(fetch_with_thread_fetcher, url, NULL);
     ck_assert_uint_ne(cord, 0);
     ck_assert_int_eq(weft_cord_join(cord), 200);
-    while (s.server.open_conns > 0) /* the thread may end after the join */
+    while (site.open_conns > 0) /* the thread may end after the join */
         weft_sleep(0.001);
     unlink(path);
-    tls_fetch_close(&s);
+    close_tls_site();
 }
-END_TEST
 
-START_TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
+TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
 {
-    tls_fetch s;
-    tls_fetch_open(&s, hello, 1);
-    ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "secret");
+    open_tls_site(hello, 1);
+    assert_page("/", "secret");
     pid_t pid = weft_fork();
     if (pid == 0)
-        _exit(weft_fetcher_free(s.fetcher) == 0 ? 7 : 8);
+        _exit(weft_fetcher_free(fetcher) == 0 ? 7 : 8);
     int status = 0;
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(WEXITSTATUS(status), 7);
-    ck_assert_fetch(s.fetcher, url_of(&s.server, "/"), "secret");
-    ck_assert_uint_eq(s.server.conns, 1);
-    tls_fetch_close(&s);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_tls_connection_is_reused,
-        &a_server_with_an_invalid_certificate_gets_no_request,
-        &an_idle_tls_connection_that_was_closed_is_not_used,
-        &an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request,
-        &a_large_body_is_sent_over_tls_until_an_early_response_arrives,
-        &a_redirect_from_https_to_http_is_the_response,
-        &an_https_request_uses_a_tunnel_through_the_proxy,
-        &the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread,
-        &the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent,
-    };
-#ifndef WEFT_HAS_TLS
-    puts("skipped: built without TLS");
-    return 77;
-#endif
-    unset_proxies();
-    return run_suite("fetch_tls", tests, COUNT_OF(tests));
+    assert_page("/", "secret");
+    ck_assert_uint_eq(site.conns, 1);
+    close_tls_site();
 }

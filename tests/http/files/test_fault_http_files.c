@@ -2,13 +2,11 @@
  * Routes and files over HTTP with faults: the n-th call fails, as in test_fault.c. A route is added
  * or not, a file is sent correctly or with an error status, and no descriptor is leaked.
  */
+#include "http/fault_conn.h"
 #include "http/router/route.h"
-#include "support/fault.h"
-
-#include <weft/web.h>
+#include "support/suite.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 static int ignore_request(weft_http_request *r, void *ctx)
@@ -37,11 +35,7 @@ static bool add_and_find_routes(void)
     return is_done;
 }
 
-START_TEST(a_route_is_added_or_refused)
-{
-    fail_each_call(add_and_find_routes);
-}
-END_TEST
+FAULT_TEST(a_route_is_added_or_refused, add_and_find_routes)
 
 /* The served folder, created without faults */
 
@@ -76,43 +70,16 @@ static void remove_served_folder(void)
     REQUIRE(system(command) == 0);
 }
 
-static int pair[2];
-
-static weft_value serve_files(void *files)
-{
-    (void)weft_http_serve_conn(pair[1], weft_http_serve_files, files, NULL);
-    return 0;
-}
-
-/* Send a request and read the response. */
-static void request_file(weft_http_files *files, const char *text, char *received, size_t room)
-{
-    size_t bytes = 0;
-    ssize_t n = 0;
-    WITHOUT_FAULTS(REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0));
-    weft_fiber f = require_created(weft_spin(serve_files, files));
-    if (f == 0) {
-        weft_close(pair[1]);
-    } else if (REQUIRE_OR_PEER_FAULT(weft_write(pair[0], text, strlen(text)))) {
-        (void)shutdown(pair[0], SHUT_WR);
-        while (bytes + 1 < room && (n = weft_read(pair[0], received + bytes, room - 1 - bytes)) > 0)
-            bytes += (size_t)n;
-        REQUIRE(n == 0 || fault_explains_at_peer(n));
-    }
-    weft_close(pair[0]);
-    if (f != 0)
-        REQUIRE(weft_await(f) == 0);
-    received[bytes] = '\0';
-}
-
 /* Require the expected body, the status of a failure, or a truncated response. */
 static bool require_file(weft_http_files *files, const char *target, const char *headers,
                          const char *expected)
 {
-    char text[256], received[8192];
+    char text[256];
     int status = 0;
     snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", target, headers);
-    request_file(files, text, received, sizeof received);
+    fault_conn.handler = weft_http_serve_files;
+    fault_conn.ctx = files;
+    const char *received = fault_exchange(text);
     if (sscanf(received, "HTTP/1.1 %d ", &status) == 1 && status == 200) {
         const char *body = strstr(received, "\r\n\r\n");
         if (body != NULL && strstr(body, expected) != NULL)
@@ -145,17 +112,7 @@ static bool request_files(void)
     return is_done;
 }
 
-START_TEST(a_file_is_sent_correctly_or_with_an_error)
+TEST(a_file_is_sent_correctly_or_with_an_error)
 {
     fail_some_calls(request_files, 2);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_route_is_added_or_refused,
-        &a_file_is_sent_correctly_or_with_an_error,
-    };
-    return run_suite("fault_http_files", tests, COUNT_OF(tests));
 }

@@ -1,273 +1,216 @@
 /* Files over HTTP: headers, indexes, listings, links, hidden files, and changes of the root. */
 #include "http/http_files_support.h"
+#include "support/suite.h"
 
-START_TEST(a_file_is_served_with_its_headers)
+TEST(a_file_is_served_with_its_headers)
 {
     files_open(NULL);
-    ck_assert_get("/a.txt", 200, "0123456789");
-    assert_received("\r\nContent-Type: text/plain; charset=utf-8\r\n");
-    assert_received("\r\nContent-Length: 10\r\n");
-    assert_received("\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
-    assert_received("\r\nAccept-Ranges: bytes\r\n");
-    assert_received("\r\nX-Content-Type-Options: nosniff\r\n");
+    assert_file("/a.txt", "0123456789");
+    ck_assert_has(client.received, "\r\nContent-Type: text/plain; charset=utf-8\r\n",
+                  "\r\nContent-Length: 10\r\n",
+                  "\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+                  "\r\nAccept-Ranges: bytes\r\n", "\r\nX-Content-Type-Options: nosniff\r\n");
     ck_assert_ptr_nonnull(response_header("ETag"));
-    assert_not_received("Cache-Control");
-    assert_not_received("Vary");
-    ck_assert_get("/empty.bin", 200, "");
-    assert_received("\r\nContent-Length: 0\r\n");
-    assert_received("\r\nContent-Type: application/octet-stream\r\n");
+    ck_assert_lacks(client.received, "Cache-Control", "Vary");
+    assert_file("/empty.bin", "");
+    ck_assert_has(client.received, "\r\nContent-Length: 0\r\n",
+                  "\r\nContent-Type: application/octet-stream\r\n");
     files_close();
 }
-END_TEST
 
-START_TEST(copies_of_a_file_have_the_same_etag)
+TEST(copies_of_a_file_have_the_same_etag)
 {
     char etag[256];
     files_open(NULL);
-    ck_assert_get("/a.txt", 200, "0123456789");
-    snprintf(etag, sizeof etag, "%s", response_header("ETag"));
-    ck_assert_int_eq(rename(tree_path("root/a.txt"), tree_path("root/old.txt")),
-                     0); /* keeps its inode */
+    assert_file("/a.txt", "0123456789");
+    copy_etag(etag);
+    rename_entry("root/a.txt", "root/old.txt"); /* keeps its inode */
     create_file("root/a.txt", "0123456789");
     set_mtime("root/a.txt", MTIME);
-    ck_assert_get("/a.txt", 200, "0123456789");
+    assert_file("/a.txt", "0123456789");
     ck_assert_str_eq(response_header("ETag"), etag);
     set_mtime("root/a.txt", MTIME + 1);
-    ck_assert_get("/a.txt", 200, "0123456789");
+    assert_file("/a.txt", "0123456789");
     ck_assert_str_ne(response_header("ETag"), etag);
     files_close();
 }
-END_TEST
 
-START_TEST(head_has_the_headers_of_get)
+static void assert_head_like_get(const char *target)
 {
-    static const char *const targets[] = {"/a.txt", "/", "/empty.bin", "/sub", "/none"};
     static char got[4096];
-    files_open(NULL);
-    for (size_t i = 0; i < COUNT_OF(targets); i++) {
-        get_target(targets[i]);
-        size_t bytes = (size_t)(body_of(client.received) - client.received);
-        ck_assert_uint_lt(bytes, sizeof got);
-        memcpy(got, client.received, bytes);
-        got[bytes] = '\0';
-        request_with("HEAD", targets[i], "");
-        char *date = strstr(got, "\r\nDate: "); /* may differ by a second */
-        memcpy(date, strstr(client.received, "\r\nDate: "), strlen("\r\nDate: ") + 29);
-        ck_assert_str_eq(client.received, got);
-    }
-    files_close();
+    get_target(target);
+    size_t bytes = (size_t)(body_of(client.received) - client.received);
+    ck_assert_uint_lt(bytes, sizeof got);
+    memcpy(got, client.received, bytes);
+    got[bytes] = '\0';
+    request_with("HEAD", target, "");
+    char *date = strstr(got, "\r\nDate: "); /* may differ by a second */
+    memcpy(date, strstr(client.received, "\r\nDate: "), strlen("\r\nDate: ") + 29);
+    ck_assert_str_eq(client.received, got);
 }
-END_TEST
 
-START_TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
+TEST(head_has_the_headers_of_get)
 {
     files_open(NULL);
-    ck_assert_get("/", 200, "<h1>Home</h1>");
-    assert_received("\r\nContent-Type: text/html; charset=utf-8\r\n");
-    ck_assert_get("/sub/", 200, "<h1>Sub</h1>");
-    ck_assert_get_status("/sub", 301);
-    assert_received("\r\nLocation: /sub/\r\n");
-    ck_assert_get_status("/sub?a=b&c", 301);
-    assert_received("\r\nLocation: /sub/?a=b&c\r\n");
-    ck_assert_get_status("/list", 301);
-    ck_assert_get_status("/list/", 404);
-    ck_assert_get_status("/list/z%20folder", 301);
-    assert_received("\r\nLocation: /list/z%20folder/\r\n");
-    ck_assert_get_status("/a.txt/", 404);
+    EACH_TEXT(assert_head_like_get, "/a.txt", "/", "/empty.bin", "/sub", "/none");
     files_close();
 }
-END_TEST
 
-START_TEST(a_redirect_never_leads_to_another_host)
+TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
 {
-    static const char *const targets[] = {"//sub",      "///sub",       "/.//sub",
-                                          "/x/..//sub", "http://a/sub", "http://a//sub"};
     files_open(NULL);
-    for (size_t i = 0; i < COUNT_OF(targets); i++) {
-        ck_assert_get_status(targets[i], 301);
-        ck_assert_str_eq(response_header("Location"), "/sub/");
-    }
+    assert_file("/", "<h1>Home</h1>");
+    ck_assert_has(client.received, "\r\nContent-Type: text/html; charset=utf-8\r\n");
+    assert_file("/sub/", "<h1>Sub</h1>");
+    assert_code("/sub", "301");
+    ck_assert_has(client.received, "\r\nLocation: /sub/\r\n");
+    assert_code("/sub?a=b&c", "301");
+    ck_assert_has(client.received, "\r\nLocation: /sub/?a=b&c\r\n");
+    EACH_PAIR(assert_code, "/list -> 301", "/list/ -> 404", "/list/z%20folder -> 301");
+    ck_assert_has(client.received, "\r\nLocation: /list/z%20folder/\r\n");
+    assert_code("/a.txt/", "404");
     files_close();
 }
-END_TEST
 
-START_TEST(no_path_leads_outside_the_folder)
+static void assert_redirect_to_sub(const char *target)
 {
-    static const char *const targets[] = {
-        "/../secret.txt",
-        "/%2e%2e/secret.txt",
-        "/..%2fsecret.txt",
-        "/%2e%2e%2fsecret.txt",
-        "/sub/../../secret.txt",
-        "/sub/%2e%2e/%2E%2e/secret.txt",
-        "/%252e%252e/secret.txt",
-        "/..%252fsecret.txt",
-        "/..\\secret.txt",
-        "/..%5csecret.txt",
-        "/....//secret.txt",
-        "/.%00./secret.txt",
-        "/outside",
-        "/up/secret.txt",
-        "/absolute",
-        "/up/",
-        "/loop",
-        "/list/outside.txt",
-        "/sub/../outside",
-        "/a.txt/../../secret.txt",
-        "/%c0%ae%c0%ae/secret.txt",
-        "/inside/../../secret.txt",
-        "//../secret.txt",
-        "/link-folder/../../secret.txt",
-    };
+    assert_code(target, "301");
+    assert_header("Location", "/sub/");
+}
+
+TEST(a_redirect_never_leads_to_another_host)
+{
+    files_open(NULL);
+    EACH_TEXT(assert_redirect_to_sub, "//sub", "///sub", "/.//sub", "/x/..//sub", "http://a/sub",
+              "http://a//sub");
+    files_close();
+}
+
+static void assert_outside(const char *target)
+{
+    const char *response = get_target(target);
+    ck_assert_msg(response[0] != '\0', "%s: no response", target);
+    int status = status_of(response);
+    ck_assert_msg(status == 404 || status == 400, "%s: %d", target, status);
+    ck_assert_lacks(response, "\r\n\r\nsecret");
+}
+
+TEST(no_path_leads_outside_the_folder)
+{
     files_open(&(weft_http_files_options){.has_hidden = true, .has_listing = true});
-    for (size_t i = 0; i < COUNT_OF(targets); i++) {
-        const char *response = get_target(targets[i]);
-        ck_assert_msg(response[0] != '\0', "%s: no response", targets[i]);
-        int status = status_of(response);
-        ck_assert_msg(status == 404 || status == 400, "%s: %d", targets[i], status);
-        assert_not_received("\r\n\r\nsecret");
-    }
-    ck_assert_get_status("/up", 404);
+    EACH_TEXT(assert_outside, "/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt",
+              "/%2e%2e%2fsecret.txt", "/sub/../../secret.txt", "/sub/%2e%2e/%2E%2e/secret.txt",
+              "/%252e%252e/secret.txt", "/..%252fsecret.txt", "/..\\secret.txt", "/..%5csecret.txt",
+              "/....//secret.txt", "/.%00./secret.txt", "/outside", "/up/secret.txt", "/absolute",
+              "/up/", "/loop", "/list/outside.txt", "/sub/../outside", "/a.txt/../../secret.txt",
+              "/%c0%ae%c0%ae/secret.txt", "/inside/../../secret.txt", "//../secret.txt",
+              "/link-folder/../../secret.txt", "/up");
     files_close();
 }
-END_TEST
 
-START_TEST(links_within_the_folder_are_followed)
+TEST(links_within_the_folder_are_followed)
 {
     files_open(NULL);
-    ck_assert_get("/inside", 200, "0123456789");
-    ck_assert_get("/link-folder/", 200, "<h1>Sub</h1>");
-    ck_assert_get("/link-folder/index.html", 200, "<h1>Sub</h1>");
+    EACH_PAIR(assert_file, "/inside -> 0123456789", "/link-folder/ -> <h1>Sub</h1>",
+              "/link-folder/index.html -> <h1>Sub</h1>");
     files_close();
 }
-END_TEST
 
-START_TEST(links_to_the_outside_are_followed_if_enabled)
+TEST(links_to_the_outside_are_followed_if_enabled)
 {
     files_open(&(weft_http_files_options){.has_outside_links = true});
-    ck_assert_get("/outside", 200, "secret");
-    ck_assert_get("/absolute", 200, "secret");
-    ck_assert_get("/up/secret.txt", 200, "secret");
-    ck_assert_get("/up/root/a.txt", 200, "0123456789");
-    ck_assert_get_status("/%2e%2e/x", 400);
+    EACH_PAIR(assert_file, "/outside -> secret", "/absolute -> secret", "/up/secret.txt -> secret",
+              "/up/root/a.txt -> 0123456789");
+    assert_code("/%2e%2e/x", "400");
     files_close();
 }
-END_TEST
 
-START_TEST(only_regular_files_are_served)
+TEST(only_readable_regular_files_are_served)
 {
     files_open(NULL);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     snprintf(name.sun_path, sizeof name.sun_path, "%.60s/root/socket", tree_folder);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
-    ck_assert_get_status("/fifo", 404);
-    ck_assert_get_status("/socket", 404);
+    EACH_PAIR(assert_code, "/fifo -> 404", "/socket -> 404");
+    ck_assert_int_eq(chmod(tree_path("root/a.txt"), 0), 0);
+    if (access(tree_path("root/a.txt"), R_OK) != 0) /* root may read everything */
+        assert_code("/a.txt", "403");
     close(fd);
     files_close();
 }
-END_TEST
 
-START_TEST(names_with_a_dot_are_hidden_except_well_known)
+TEST(names_with_a_dot_are_hidden_except_well_known)
 {
     files_open(NULL);
-    ck_assert_get_status("/.hidden", 404);
-    ck_assert_get_status("/%2ehidden", 404);
-    ck_assert_get("/.well-known/a", 200, "known");
-    ck_assert_get_status("/.well-known/.b", 404);
+    EACH_PAIR(assert_code, "/.hidden -> 404", "/%2ehidden -> 404");
+    assert_file("/.well-known/a", "known");
+    assert_code("/.well-known/.b", "404");
     weft_http_files_free(files);
     files = weft_http_files_new(tree_path("root"), &(weft_http_files_options){.has_hidden = true});
-    ck_assert_get("/.hidden", 200, "hidden");
-    ck_assert_get("/.well-known/.b", 200, "hidden");
+    EACH_PAIR(assert_file, "/.hidden -> hidden", "/.well-known/.b -> hidden");
     files_close();
 }
-END_TEST
 
-START_TEST(other_methods_are_405)
+static void assert_405(const char *method)
 {
-    static const char *const methods[] = {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
+    ck_assert_int_eq(status_of(request_with(method, "/a.txt", "Content-Length: 0\r\n")), 405);
+    assert_header("Allow", "GET, HEAD");
+}
+
+static void assert_bad_chunks(const char *method)
+{
+    const char *chunks = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n";
+    ck_assert_int_eq(status_of(request_with(method, "/a.txt", chunks)), 400);
+    assert_header("Connection", "close");
+}
+
+TEST(other_methods_are_405_and_malformed_chunks_400_although_the_body_is_not_used)
+{
     files_open(NULL);
-    for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        ck_assert_int_eq(status_of(request_with(methods[i], "/a.txt", "Content-Length: 0\r\n")),
-                         405);
-        assert_received("\r\nAllow: GET, HEAD\r\n");
-    }
-    ck_assert_get("/a.txt", 200, "0123456789");
+    EACH_TEXT(assert_405, "POST", "PUT", "DELETE", "OPTIONS", "PATCH");
+    EACH_TEXT(assert_bad_chunks, "GET", "POST");
     files_close();
 }
-END_TEST
 
-START_TEST(malformed_chunks_are_400_although_the_body_is_not_used)
+TEST(names_with_special_characters_and_long_names_are_found_and_deep_paths_are_not)
 {
-    static const char *const methods[] = {"GET", "POST"};
-    files_open(NULL);
-    for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        const char *response = request_with(
-            methods[i], "/a.txt", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n");
-        ck_assert_int_eq(status_of(response), 400);
-        assert_received("\r\nConnection: close\r\n");
-    }
-    files_close();
-}
-END_TEST
-
-START_TEST(names_with_special_characters_and_long_names_are_found)
-{
+    static char deep[6001];
     char name[300] = "root/", target[300] = "/";
     files_open(NULL);
-    ck_assert_get("/list/%22%3Cb%3E&'%2541%20%c3%bc:x.txt", 200, "odd");
+    assert_file("/list/%22%3Cb%3E&'%2541%20%c3%bc:x.txt", "odd");
     memset(name + 5, 'n', 255);
     memset(target + 1, 'n', 255);
     create_file(name, "long");
-    ck_assert_get(target, 200, "long");
+    assert_file(target, "long");
     target[256] = 'n';
-    ck_assert_get_status(target, 404);
+    assert_code(target, "404");
+    for (size_t i = 0; i < sizeof deep - 2; i += 2)
+        memcpy(deep + i, "/d", 2);
+    assert_code(deep, "404");
     files_close();
 }
-END_TEST
 
-START_TEST(a_very_deep_path_is_not_found)
-{
-    static char target[6001];
-    files_open(NULL);
-    for (size_t i = 0; i < sizeof target - 2; i += 2)
-        memcpy(target + i, "/d", 2);
-    ck_assert_get_status(target, 404);
-    files_close();
-}
-END_TEST
-
-START_TEST(an_unreadable_file_is_403)
-{
-    files_open(NULL);
-    ck_assert_int_eq(chmod(tree_path("root/a.txt"), 0), 0);
-    if (access(tree_path("root/a.txt"), R_OK) != 0) /* root may read everything */
-        ck_assert_get_status("/a.txt", 403);
-    files_close();
-}
-END_TEST
-
-START_TEST(a_changed_file_is_served_immediately)
+TEST(a_changed_file_is_served_immediately)
 {
     static const char *const texts[] = {"one", "two", "three and more", "", "five"};
     files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         create_file("root/new.txt", texts[i]);
-        ck_assert_get("/new.txt", 200, texts[i]);
-        ck_assert_get("/new.txt", 200, texts[i]);
+        assert_file("/new.txt", texts[i]);
+        assert_file("/new.txt", texts[i]);
     }
     create_file("root/other.txt", "replaced");
-    ck_assert_int_eq(rename(tree_path("root/other.txt"), tree_path("root/new.txt")), 0);
-    ck_assert_get("/new.txt", 200, "replaced");
-    ck_assert_int_eq(unlink(tree_path("root/new.txt")), 0);
-    ck_assert_get_status("/new.txt", 404);
+    rename_entry("root/other.txt", "root/new.txt");
+    assert_file("/new.txt", "replaced");
+    remove_file("root/new.txt");
+    assert_code("/new.txt", "404");
     create_file("root/new.txt", "again");
-    ck_assert_get("/new.txt", 200, "again");
-    ck_assert_int_eq(rename(tree_path("root/new.txt"), tree_path("root/away.txt")), 0);
-    ck_assert_get_status("/new.txt", 404);
+    assert_file("/new.txt", "again");
+    rename_entry("root/new.txt", "root/away.txt");
+    assert_code("/new.txt", "404");
     files_close();
 }
-END_TEST
 
 /* Create two releases of a site. current is a link to the first. */
 static void open_releases(void)
@@ -280,14 +223,14 @@ static void open_releases(void)
     create_link("1", "current");
     files = weft_http_files_new(tree_path("current"), NULL);
     ck_assert_ptr_nonnull(files);
-    ck_assert_get("/", 200, "one");
+    assert_file("/", "one");
 }
 
 /* Replace the link atomically, as deployments do. */
 static void switch_link(const char *target)
 {
     create_link(target, "next");
-    ck_assert_int_eq(rename(tree_path("next"), tree_path("current")), 0);
+    rename_entry("next", "current");
 }
 
 /* Request the page until it has changed from old to new. */
@@ -299,139 +242,126 @@ static void await_page(const char *old, const char *expected)
     ck_assert_str_eq(body_of(client.received), expected);
 }
 
-START_TEST(a_root_follows_its_replaced_link)
-{
-    open_releases();
-    switch_link("2");
-    await_page("one", "two");
-    switch_link("1");
-    await_page("two", "one");
-    files_close();
-}
-END_TEST
-
-START_TEST(a_replaced_root_is_detected)
+/* The server looks for a new root once per second. Both roots change in the same second. */
+TEST(a_replaced_link_or_directory_is_the_new_root)
 {
     static const char *const not_found = "404 Not Found\n";
-    create_tree();
+    open_releases();
+    weft_http_files *linked = files, *plain;
     create_folder("a");
     create_file("a/index.html", "one");
-    files = weft_http_files_new(tree_path("a"), NULL);
-    ck_assert_get("/", 200, "one");
-    ck_assert_int_eq(rename(tree_path("a"), tree_path("b")), 0);
-    ck_assert_get("/", 200, "one"); /* the path no longer exists */
+    files = plain = weft_http_files_new(tree_path("a"), NULL);
+    assert_file("/", "one");
+    rename_entry("a", "b");
+    assert_file("/", "one"); /* the path no longer exists */
     create_folder("c");
     create_file("c/index.html", "two");
-    ck_assert_int_eq(rename(tree_path("c"), tree_path("a")), 0);
+    rename_entry("c", "a");
+    switch_link("2");
     await_page("one", "two");
-    ck_assert_int_eq(unlink(tree_path("a/index.html")), 0);
+    files = linked;
+    await_page("one", "two");
+    files = plain;
+    remove_file("a/index.html");
     ck_assert_int_eq(rmdir(tree_path("a")), 0);
     ck_assert_get("/", 404, not_found);
     create_folder("c");
     create_file("c/index.html", "three");
-    ck_assert_int_eq(rename(tree_path("c"), tree_path("a")), 0);
+    rename_entry("c", "a");
     await_page(not_found, "three");
+    weft_http_files_free(linked);
     files_close();
 }
-END_TEST
 
-START_TEST(reopen_switches_to_the_new_root)
+TEST(reopen_switches_to_the_new_root)
 {
     open_releases();
     switch_link("2");
     ck_assert_int_eq(weft_http_files_reopen(files), 0);
-    ck_assert_get("/", 200, "two");
-    ck_assert_int_eq(unlink(tree_path("current")), 0);
+    assert_file("/", "two");
+    remove_file("current");
     ck_assert_int_eq(weft_http_files_reopen(files), -ENOENT);
     ck_assert_any_error(-ENOENT);
-    ck_assert_get("/", 200, "two");
+    assert_file("/", "two");
     create_link("secret.txt", "current");
     ck_assert_int_eq(weft_http_files_reopen(files), -ENOTDIR);
-    ck_assert_get("/", 200, "two");
+    assert_file("/", "two");
     files_close();
 }
-END_TEST
 
 #define LARGE_BYTES ((size_t)4 << 20)
 
-START_TEST(a_request_in_progress_continues_with_the_old_root)
+TEST(a_request_in_progress_continues_with_the_old_root)
 {
     static char large[LARGE_BYTES];
     size_t received = 0;
     ssize_t n;
     open_releases();
     create_file_bytes("1/large", large, sizeof large);
-    client_open(&client, weft_http_serve_files, files, NULL);
-    client_send(&client, "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    start_client(weft_http_serve_files, files, NULL,
+                 "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     client_expect(&client, "\r\n\r\n"); /* the socket buffer cannot hold the whole file */
     received = client.received_bytes - (size_t)(body_of(client.received) - client.received);
     switch_link("2");
-    ck_assert_int_eq(unlink(tree_path("1/large")), 0);
-    ck_assert_int_eq(unlink(tree_path("1/index.html")), 0);
+    remove_file("1/large");
+    remove_file("1/index.html");
     ck_assert_int_eq(rmdir(tree_path("1")), 0);
     ck_assert_int_eq(weft_http_files_reopen(files), 0);
     while ((n = weft_read(client.fd, client.received, sizeof client.received)) > 0)
         received += (size_t)n;
     ck_assert_uint_eq(received, LARGE_BYTES);
     client_close(&client);
-    ck_assert_get("/", 200, "two");
+    assert_file("/", "two");
     files_close();
 }
-END_TEST
 
-START_TEST(invalid_roots_and_options_fail_with_a_message)
+static void assert_no_files(const char *root, const weft_http_files_options *options, int code)
+{
+    ck_assert_ptr_null(weft_http_files_new(tree_path(root), options));
+    ck_assert_any_error(code);
+}
+
+TEST(invalid_roots_and_options_fail_with_a_message)
 {
     create_tree();
-    ck_assert_ptr_null(weft_http_files_new(tree_path("none"), NULL));
-    ck_assert_any_error(-ENOENT);
-    ck_assert_ptr_null(weft_http_files_new(tree_path("secret.txt"), NULL));
-    ck_assert_any_error(-ENOTDIR);
-    ck_assert_ptr_null(
-        weft_http_files_new(tree_path("root"), &(weft_http_files_options){.index = "a/b"}));
-    ck_assert_any_error(-EINVAL);
-    ck_assert_ptr_null(weft_http_files_new(tree_path("root"),
-                                           &(weft_http_files_options){.cache_control = "a\r\nb"}));
-    ck_assert_any_error(-EINVAL);
-    ck_assert_ptr_null(weft_http_files_new(tree_path("root"),
-                                           &(weft_http_files_options){.cache_control = "a\001b"}));
-    ck_assert_any_error(-EINVAL);
+    assert_no_files("none", NULL, -ENOENT);
+    assert_no_files("secret.txt", NULL, -ENOTDIR);
+    assert_no_files("root", &(weft_http_files_options){.index = "a/b"}, -EINVAL);
+    assert_no_files("root", &(weft_http_files_options){.cache_control = "a\r\nb"}, -EINVAL);
+    assert_no_files("root", &(weft_http_files_options){.cache_control = "a\001b"}, -EINVAL);
     remove_tree();
 }
-END_TEST
 
-START_TEST(options_set_the_index_and_cache_control)
+TEST(options_set_the_index_and_cache_control)
 {
     files_open(&(weft_http_files_options){.index = "a.txt", .cache_control = "max-age=60"});
-    ck_assert_get("/", 200, "0123456789");
-    assert_received("\r\nCache-Control: max-age=60\r\n");
-    ck_assert_get_status("/sub/", 404);
+    assert_file("/", "0123456789");
+    ck_assert_has(client.received, "\r\nCache-Control: max-age=60\r\n");
+    assert_code("/sub/", "404");
     files_close();
 }
-END_TEST
 
-START_TEST(a_folder_is_listed_if_enabled)
+TEST(a_folder_is_listed_if_enabled)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
-    ck_assert_get_status("/list/", 200);
-    assert_received("\r\nContent-Type: text/html; charset=utf-8\r\n");
-    assert_received(
+    assert_code("/list/", "200");
+    ck_assert_has(
+        client.received, "\r\nContent-Type: text/html; charset=utf-8\r\n",
         "<a href=\"./%22%3Cb%3E%26%27%2541%20%C3%BC%3Ax.txt\">&quot;&lt;b&gt;&amp;&#39;%41 "
         "\xc3\xbc:x.txt</a></td><td>3 B</td>");
-    assert_not_received("hidden");
-    assert_not_received("outside");
+    ck_assert_lacks(client.received, "hidden", "outside");
     const char *folder = strstr(client.received, "./z%20folder/\">z folder/</a>");
     const char *file = strstr(client.received, "./b.txt\"");
     ck_assert_ptr_nonnull(folder);
     ck_assert_ptr_nonnull(file);
     ck_assert(folder < file);
-    assert_received("href=\"../\"");
-    ck_assert_get("/sub/", 200, "<h1>Sub</h1>");
-    ck_assert_get_status("/list/none/", 404);
+    ck_assert_has(client.received, "href=\"../\"");
+    assert_file("/sub/", "<h1>Sub</h1>");
+    assert_code("/list/none/", "404");
     files_close();
 }
-END_TEST
 
-START_TEST(a_listing_contains_only_accessible_entries)
+TEST(a_listing_contains_only_accessible_entries)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     create_file("root/list/back\\slash", "");
@@ -445,23 +375,16 @@ START_TEST(a_listing_contains_only_accessible_entries)
     create_link("../a.txt", "root/list/inside-link");
     create_link("nowhere", "root/list/broken-link");
     create_link("/etc", "root/list/absolute-link");
-    ck_assert_get_status("/list/", 200);
-    assert_received("inside-link");
-    assert_received("b.txt");
-    assert_not_received("back");
-    assert_not_received("break");
-    assert_not_received("bell");
-    assert_not_received("pipe");
-    assert_not_received("broken-link");
-    assert_not_received("absolute-link");
+    assert_code("/list/", "200");
+    ck_assert_has(client.received, "inside-link", "b.txt");
+    ck_assert_lacks(client.received, "back", "break", "bell", "pipe", "broken-link",
+                    "absolute-link");
     if (access(tree_path("root/list/unreadable"), R_OK) != 0) { /* root may read everything */
-        assert_not_received("unreadable");
-        assert_not_received("unreachable");
+        ck_assert_lacks(client.received, "unreadable", "unreachable");
     }
     chmod(tree_path("root/list/unreachable"), 0755);
     files_close();
 }
-END_TEST
 
 #define NAMES 10500
 
@@ -515,58 +438,51 @@ static size_t count_links(const char *page)
     return links;
 }
 
-START_TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
+TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
 {
     const weft_http_options o = {.gzip_level = 9};
     files_open(&(weft_http_files_options){.has_listing = true});
     create_many_files();
     for (int is_compressed = 0; is_compressed <= 1; is_compressed++) {
         has_ended = false;
-        client_open(&client, serve_files_and_set_flag, files, &o);
-        client_send(&client, is_compressed ? "GET /many/ HTTP/1.1\r\nHost: a\r\nAccept-Encoding: "
-                                             "gzip\r\nConnection: close\r\n\r\n"
-                                           : "GET /many/ HTTP/1.0\r\n\r\n");
+        start_client(serve_files_and_set_flag, files, &o,
+                     is_compressed ? "GET /many/ HTTP/1.1\r\nHost: a\r\nAccept-Encoding: "
+                                     "gzip\r\nConnection: close\r\n\r\n"
+                                   : "GET /many/ HTTP/1.0\r\n\r\n");
         ck_assert_uint_gt(receive_without_waiting(long_page, sizeof long_page), 50);
         client_close(&client);
         if (is_compressed)
             break;
-        ck_assert_ptr_nonnull(strstr(long_page, ">n00000<"));
-        ck_assert_ptr_nonnull(strstr(long_page, ">n09999<"));
-        ck_assert_ptr_null(strstr(long_page, ">n10000<"));
+        ck_assert_has(long_page, ">n00000<", ">n09999<");
+        ck_assert_lacks(long_page, ">n10000<");
         ck_assert_uint_eq(count_links(long_page), 10000);
-        ck_assert_ptr_nonnull(strstr(long_page, "the first 10000 of 10500 names"));
+        ck_assert_has(long_page, "the first 10000 of 10500 names");
     }
     files_close();
 }
-END_TEST
 
-START_TEST(with_a_route_the_path_is_the_value_of_its_parameter)
+static weft_http_router *routes;
+
+static void assert_routed(const char *target, const char *expected)
+{
+    char text[600];
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", target);
+    ck_assert_has(client_exchange(&client, weft_http_serve_routes, routes, NULL, text), expected);
+}
+
+TEST(with_a_route_the_path_is_the_value_of_its_parameter)
 {
     files_open(NULL);
-    weft_http_router *routes = weft_http_router_new();
+    routes = weft_http_router_new();
     ck_assert_int_eq(weft_http_route(routes, NULL, "/x/{path...}", weft_http_serve_files, files),
                      0);
-    static const struct {
-        const char *target, *expected;
-    } cases[] = {
-        {"/x/a.txt", "HTTP/1.1 200"},
-        {"/x/", "HTTP/1.1 200"},
-        {"/a.txt", "HTTP/1.1 404"},
-        {"/x", "\r\nLocation: /x/\r\n"},
-        {"/x/sub", "Location: /x/sub/\r\n"},
-        {"/x/../a.txt", "HTTP/1.1 404"},
-        {"/x/%2e%2e/%2e%2e/secret.txt", "HTTP/1.1 400"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        char text[256];
-        snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", cases[i].target);
-        client_exchange(&client, weft_http_serve_routes, routes, NULL, text);
-        assert_received(cases[i].expected);
-    }
+    EACH_PAIR(assert_routed, "/x/a.txt -> HTTP/1.1 200", "/x/ -> HTTP/1.1 200",
+              "/a.txt -> HTTP/1.1 404", "/x -> \r\nLocation: /x/\r\n",
+              "/x/sub -> Location: /x/sub/\r\n", "/x/../a.txt -> HTTP/1.1 404",
+              "/x/%2e%2e/%2e%2e/secret.txt -> HTTP/1.1 400");
     weft_http_router_free(routes);
     files_close();
 }
-END_TEST
 
 static int serve_files_or_app(weft_http_request *r, void *ctx)
 {
@@ -574,7 +490,7 @@ static int serve_files_or_app(weft_http_request *r, void *ctx)
     return rc == -ENOENT ? weft_http_reply_text(r, 200, "app") : rc;
 }
 
-START_TEST(a_handler_can_reply_when_there_is_no_file)
+TEST(a_handler_can_reply_when_there_is_no_file)
 {
     files_open(NULL);
     client_exchange(&client, serve_files_or_app, files, NULL,
@@ -582,9 +498,8 @@ START_TEST(a_handler_can_reply_when_there_is_no_file)
     ck_assert_str_eq(body_of(client.received), "app");
     files_close();
 }
-END_TEST
 
-START_TEST(no_descriptor_stays_open)
+TEST(no_descriptor_stays_open)
 {
     warm_up();
     size_t before = count_descriptors();
@@ -596,7 +511,6 @@ START_TEST(no_descriptor_stays_open)
     files_close();
     ck_assert_uint_eq(count_descriptors(), before);
 }
-END_TEST
 
 /* Several threads */
 
@@ -622,7 +536,7 @@ static weft_value request_repeatedly(void *arg)
 }
 
 /* One file changes all the time. Each response contains exactly one version. */
-START_TEST(threads_that_share_a_folder_get_consistent_files)
+TEST(threads_that_share_a_folder_get_consistent_files)
 {
     weft_cord cords[CORDS];
     char name[32], text[32] = "a";
@@ -638,17 +552,16 @@ START_TEST(threads_that_share_a_folder_get_consistent_files)
         memset(text, 'a' + version, (size_t)version + 1);
         text[version + 1] = '\0';
         create_file("root/next", text);
-        ck_assert_int_eq(rename(tree_path("root/next"), tree_path("root/0.txt")), 0);
+        rename_entry("root/next", "root/0.txt");
         weft_snooze();
     }
     for (int i = 0; i < CORDS; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
     files_close();
 }
-END_TEST
 
 /* The worker that lists the folder continues after the cancellation. Its memory must stay valid. */
-START_TEST(a_cancelled_lookup_is_harmless)
+TEST(a_cancelled_lookup_is_harmless)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     for (int i = 0; i < 300; i++) {
@@ -657,8 +570,7 @@ START_TEST(a_cancelled_lookup_is_harmless)
         create_file(name, "");
     }
     for (int i = 0; i < 5; i++) {
-        client_open(&client, weft_http_serve_files, files, NULL);
-        client_send(&client, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        start_client(weft_http_serve_files, files, NULL, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int j = 0; j < i; j++)
             weft_snooze();
         weft_cancel(client.fiber);
@@ -666,43 +578,4 @@ START_TEST(a_cancelled_lookup_is_harmless)
         weft_await(client.fiber);
     }
     files_close();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_file_is_served_with_its_headers,
-    &copies_of_a_file_have_the_same_etag,
-    &head_has_the_headers_of_get,
-    &a_folder_serves_its_index_and_redirects_to_a_final_slash,
-    &a_redirect_never_leads_to_another_host,
-    &no_path_leads_outside_the_folder,
-    &links_within_the_folder_are_followed,
-    &links_to_the_outside_are_followed_if_enabled,
-    &only_regular_files_are_served,
-    &names_with_a_dot_are_hidden_except_well_known,
-    &other_methods_are_405,
-    &malformed_chunks_are_400_although_the_body_is_not_used,
-    &names_with_special_characters_and_long_names_are_found,
-    &a_very_deep_path_is_not_found,
-    &an_unreadable_file_is_403,
-    &a_changed_file_is_served_immediately,
-    &a_root_follows_its_replaced_link,
-    &a_replaced_root_is_detected,
-    &reopen_switches_to_the_new_root,
-    &a_request_in_progress_continues_with_the_old_root,
-    &invalid_roots_and_options_fail_with_a_message,
-    &options_set_the_index_and_cache_control,
-    &a_folder_is_listed_if_enabled,
-    &a_listing_contains_only_accessible_entries,
-    &a_long_listing_yields_to_other_fibers_and_is_truncated,
-    &with_a_route_the_path_is_the_value_of_its_parameter,
-    &a_handler_can_reply_when_there_is_no_file,
-    &no_descriptor_stays_open,
-    &threads_that_share_a_folder_get_consistent_files,
-    &a_cancelled_lookup_is_harmless,
-};
-
-int main(void)
-{
-    return run_suite("http_files", tests, COUNT_OF(tests));
 }

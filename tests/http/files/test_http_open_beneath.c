@@ -1,6 +1,7 @@
 /* weft__open_beneath with each kind of link handling: no path opens a file outside of the root. */
 #include "http/files/open_beneath.h"
 #include "http/http_files_support.h"
+#include "support/suite.h"
 
 static int root;
 
@@ -28,7 +29,7 @@ static int try_open(const char *path, weft__open_beneath_kind kind)
 static const weft__open_beneath_kind kinds[] = {WEFT__OPEN_BENEATH, WEFT__OPEN_BENEATH_NO_LINKS,
                                                 WEFT__OPEN_BENEATH_ALL_LINKS};
 
-START_TEST(existing_files_are_opened_with_every_kind)
+TEST(existing_files_are_opened_with_every_kind)
 {
     static const char *const paths[] = {
         "a.txt",         "",        "sub", "sub/", "sub/index.html", "sub//index.html",
@@ -41,9 +42,8 @@ START_TEST(existing_files_are_opened_with_every_kind)
         }
     close_root();
 }
-END_TEST
 
-START_TEST(missing_files_are_an_error_with_every_kind)
+TEST(missing_files_are_an_error_with_every_kind)
 {
     static const struct {
         const char *path;
@@ -63,9 +63,8 @@ START_TEST(missing_files_are_an_error_with_every_kind)
     }
     close_root();
 }
-END_TEST
 
-START_TEST(dots_and_slashes_do_not_lead_outside_with_any_kind)
+TEST(dots_and_slashes_do_not_lead_outside_with_any_kind)
 {
     static const char *const paths[] = {"..",          "../secret.txt", "sub/../../secret.txt",
                                         "/etc/passwd", "sub/..",        "../root/a.txt"};
@@ -75,9 +74,8 @@ START_TEST(dots_and_slashes_do_not_lead_outside_with_any_kind)
             ck_assert_int_eq(try_open(paths[i], kinds[k]), -EXDEV);
     close_root();
 }
-END_TEST
 
-START_TEST(links_do_not_lead_outside_and_no_links_follows_none)
+TEST(links_do_not_lead_outside_and_no_links_follows_none)
 {
     static const char *const out[] = {"outside", "up", "up/secret.txt", "absolute", "loop"};
     open_root();
@@ -92,9 +90,8 @@ START_TEST(links_do_not_lead_outside_and_no_links_follows_none)
     ck_assert_int_eq(try_open("up/secret.txt", WEFT__OPEN_BENEATH_ALL_LINKS), 0);
     close_root();
 }
-END_TEST
 
-START_TEST(magic_links_of_proc_are_not_followed)
+TEST(magic_links_of_proc_are_not_followed)
 {
     open_root();
     create_link("/proc/self/root/etc", "root/magic");
@@ -104,9 +101,8 @@ START_TEST(magic_links_of_proc_are_not_followed)
         ck_assert_int_eq(try_open("magic", WEFT__OPEN_BENEATH_ALL_LINKS), -ELOOP);
     close_root();
 }
-END_TEST
 
-START_TEST(no_descriptor_stays_open_after_a_walk)
+TEST(no_descriptor_stays_open_after_a_walk)
 {
     open_root();
     size_t before = count_descriptors();
@@ -116,19 +112,4 @@ START_TEST(no_descriptor_stays_open_after_a_walk)
         try_open(paths[i], WEFT__OPEN_BENEATH_NO_LINKS);
     ck_assert_uint_eq(count_descriptors(), before);
     close_root();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &existing_files_are_opened_with_every_kind,
-    &missing_files_are_an_error_with_every_kind,
-    &dots_and_slashes_do_not_lead_outside_with_any_kind,
-    &links_do_not_lead_outside_and_no_links_follows_none,
-    &magic_links_of_proc_are_not_followed,
-    &no_descriptor_stays_open_after_a_walk,
-};
-
-int main(void)
-{
-    return run_suite("http_open_beneath", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,7 @@
 /* The HTTP/1 parser without memory: the parser returns -ENOMEM and frees its memory. */
 #include "http/h1/message.h"
 #include "support/fault.h"
+#include "support/suite.h"
 
 static const weft__message_limits limits = {8192, 32768, 100};
 
@@ -53,17 +54,4 @@ static bool read_messages(void)
     return is_done;
 }
 
-START_TEST(a_message_without_memory_is_an_error)
-{
-    fail_each_call(read_messages);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_message_without_memory_is_an_error,
-};
-
-int main(void)
-{
-    return run_suite("fault_http_message", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_message_without_memory_is_an_error, read_messages)

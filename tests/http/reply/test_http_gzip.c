@@ -1,6 +1,7 @@
 /* Compressed replies: the compressor, which replies are compressed, and their headers. */
 #include "http/http_files_support.h"
 #include "http/reply/gzip.h"
+#include "support/suite.h"
 
 static const weft_http_options compressing = {.gzip_level = 6};
 
@@ -52,7 +53,7 @@ static int sink_write(void *ctx, const void *data, size_t bytes)
     return weft_snooze(); /* a sink may suspend */
 }
 
-START_TEST(input_in_pieces_of_any_size_is_one_gzip_stream)
+TEST(input_in_pieces_of_any_size_is_one_gzip_stream)
 {
     static const size_t sizes[] = {1, 7, 1000, 70000, 3 << 20};
     size_t bytes = 1 << 20;
@@ -73,10 +74,9 @@ START_TEST(input_in_pieces_of_any_size_is_one_gzip_stream)
     }
     free(text);
 }
-END_TEST
 
 /* All flushed data can be decompressed without the rest. */
-START_TEST(flushed_data_can_be_decompressed)
+TEST(flushed_data_can_be_decompressed)
 {
     sink p = {0};
     weft__gzip *gz = weft__gzip_new(1);
@@ -92,9 +92,8 @@ START_TEST(flushed_data_can_be_decompressed)
     weft__gzip_free(gz);
     free(p.data);
 }
-END_TEST
 
-START_TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
+TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
 {
     size_t bytes = 256 << 10;
     char *text = malloc(bytes);
@@ -117,7 +116,6 @@ START_TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
     }
     free(text);
 }
-END_TEST
 
 static weft_value compress_on_a_cord(void *arg)
 {
@@ -133,20 +131,19 @@ static weft_value compress_on_a_cord(void *arg)
 }
 
 /* ASan checks that the thread frees them. */
-START_TEST(a_thread_caches_some_compressors_until_it_ends)
+TEST(a_thread_caches_some_compressors_until_it_ends)
 {
     for (int i = 0; i < 3; i++) {
         weft_cord cord = weft_cord_start(compress_on_a_cord, NULL, NULL);
         ck_assert_int_eq(weft_cord_join(cord), 1);
     }
 }
-END_TEST
 
 /* Which replies are compressed */
 
 #define SUITABLE .status = 200, .length = 1000, .type = "text/html", .accept = "gzip"
 
-START_TEST(suitable_replies_are_compressed_for_clients_that_accept_gzip)
+TEST(suitable_replies_are_compressed_for_clients_that_accept_gzip)
 {
     static const struct {
         weft__gzip_candidate c;
@@ -174,40 +171,70 @@ START_TEST(suitable_replies_are_compressed_for_clients_that_accept_gzip)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(weft__gzip_choose(&cases[i].c) == cases[i].expected, "case %zu", i);
 }
-END_TEST
 
 /* Files of a server that compresses */
 
 #define GET_LONG "GET /long.txt HTTP/1.1\r\nHost: a\r\n"
 
-static void open_with_long_file(size_t bytes)
+static char *long_text;
+
+static void open_with_long_file(void)
 {
     files_open(NULL);
-    char *text = new_text(bytes);
-    create_file_bytes("root/long.txt", text, bytes);
-    free(text);
+    long_text = new_text(5000);
+    create_file_bytes("root/long.txt", long_text, 5000);
 }
 
-START_TEST(a_file_is_compressed_when_it_is_sent)
+static void close_long_file(void)
 {
-    open_with_long_file(5000);
-    char *text = new_text(5000);
-    client_exchange(&client, weft_http_serve_files, files, &compressing,
-                    GET_LONG "Accept-Encoding: gzip\r\n\r\n");
-    ck_assert_int_eq(status_of(client.received), 200);
-    ck_assert_str_eq(response_header("Content-Encoding"), "gzip");
-    ck_assert_str_eq(response_header("Vary"), "Accept-Encoding");
-    ck_assert_mem_eq(response_header("ETag"), "W/\"", 3);
-    const char *body = body_of(client.received);
-    assert_decompresses(body, client.received_bytes - (size_t)(body - client.received), text, 5000);
-    client_exchange(&client, weft_http_serve_files, files, &compressing, GET_LONG "\r\n");
-    ck_assert_str_eq(body_of(client.received), text);
-    ck_assert_str_eq(response_header("Vary"), "Accept-Encoding");
-    ck_assert_mem_eq(response_header("ETag"), "\"", 1);
-    free(text);
+    free(long_text);
     files_close();
 }
-END_TEST
+
+/* Request the long file from a server that compresses. */
+static void get_long(const char *headers)
+{
+    char text[600];
+    snprintf(text, sizeof text, GET_LONG "%s\r\n", headers);
+    client_exchange(&client, weft_http_serve_files, files, &compressing, text);
+}
+
+#define ACCEPT "Accept-Encoding: gzip\r\n"
+
+TEST(a_file_is_compressed_when_it_is_sent)
+{
+    open_with_long_file();
+    get_long(ACCEPT);
+    ck_assert_int_eq(status_of(client.received), 200);
+    EACH_PAIR(assert_header, "Content-Encoding -> gzip", "Vary -> Accept-Encoding");
+    ck_assert_mem_eq(response_header("ETag"), "W/\"", 3);
+    const char *body = body_of(client.received);
+    assert_decompresses(body, client.received_bytes - (size_t)(body - client.received), long_text,
+                        5000);
+    get_long("");
+    ck_assert_str_eq(body_of(client.received), long_text);
+    assert_header("Vary", "Accept-Encoding");
+    ck_assert_mem_eq(response_header("ETag"), "\"", 1);
+    get_long(ACCEPT "Range: bytes=0-999\r\n"); /* a range is not compressed */
+    ck_assert_int_eq(status_of(client.received), 206);
+    assert_header("Content-Encoding", "");
+    ck_assert_uint_eq(strlen(body_of(client.received)), 1000);
+    close_long_file();
+}
+
+TEST(a_matching_etag_of_the_compressed_file_is_304)
+{
+    char etag[256], headers[400];
+    open_with_long_file();
+    get_long(ACCEPT);
+    copy_etag(etag);
+    snprintf(headers, sizeof headers, ACCEPT "If-None-Match: %s\r\n", etag);
+    get_long(headers);
+    ck_assert_int_eq(status_of(client.received), 304);
+    assert_header("ETag", etag);
+    assert_header("Vary", "Accept-Encoding");
+    close_long_file();
+}
 
 static int serve_with_vary(weft_http_request *r, void *ctx)
 {
@@ -215,60 +242,27 @@ static int serve_with_vary(weft_http_request *r, void *ctx)
     return weft_http_serve_files(r, ctx);
 }
 
-START_TEST(a_vary_header_of_the_handler_is_sent_too)
+static int reply_long_text(weft_http_request *r, void *ctx)
 {
-    open_with_long_file(5000);
+    (void)ctx;
+    return weft_http_reply_text(r, 200, "%05000d", 0);
+}
+
+TEST(a_text_is_compressed_for_clients_that_accept_gzip)
+{
+    client_exchange(&client, reply_long_text, NULL, &compressing, GET_LONG "\r\n");
+    ck_assert_has(client.received, "\r\nContent-Length: 5000\r\n", "\r\nVary: Accept-Encoding\r\n");
+    client_exchange(&client, reply_long_text, NULL, &compressing,
+                    GET_LONG "Accept-Encoding: gzip\r\n\r\n");
+    ck_assert_has(client.received, "\r\nContent-Encoding: gzip\r\n");
+    ck_assert_uint_lt(client.received_bytes, 1000);
+}
+
+TEST(a_vary_header_of_the_handler_is_sent_too)
+{
+    open_with_long_file();
     client_exchange(&client, serve_with_vary, files, &compressing, GET_LONG "\r\n");
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Origin\r\n"), 1);
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Accept-Encoding\r\n"), 1);
-    files_close();
-}
-END_TEST
-
-START_TEST(a_matching_etag_of_the_compressed_file_is_304)
-{
-    char text[600];
-    open_with_long_file(5000);
-    client_exchange(&client, weft_http_serve_files, files, &compressing,
-                    GET_LONG "Accept-Encoding: gzip\r\n\r\n");
-    const char *etag = response_header("ETag");
-    snprintf(text, sizeof text, GET_LONG "Accept-Encoding: gzip\r\nIf-None-Match: %s\r\n\r\n",
-             etag);
-    char before[256];
-    snprintf(before, sizeof before, "%s", etag);
-    client_exchange(&client, weft_http_serve_files, files, &compressing, text);
-    ck_assert_int_eq(status_of(client.received), 304);
-    ck_assert_str_eq(response_header("ETag"), before);
-    ck_assert_str_eq(response_header("Vary"), "Accept-Encoding");
-    files_close();
-}
-END_TEST
-
-START_TEST(a_range_is_not_compressed)
-{
-    open_with_long_file(5000);
-    client_exchange(&client, weft_http_serve_files, files, &compressing,
-                    GET_LONG "Accept-Encoding: gzip\r\nRange: bytes=0-999\r\n\r\n");
-    ck_assert_int_eq(status_of(client.received), 206);
-    ck_assert_ptr_null(response_header("Content-Encoding"));
-    ck_assert_uint_eq(strlen(body_of(client.received)), 1000);
-    files_close();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &input_in_pieces_of_any_size_is_one_gzip_stream,
-    &flushed_data_can_be_decompressed,
-    &a_failed_sink_ends_the_stream_and_the_next_stream_is_correct,
-    &a_thread_caches_some_compressors_until_it_ends,
-    &suitable_replies_are_compressed_for_clients_that_accept_gzip,
-    &a_file_is_compressed_when_it_is_sent,
-    &a_vary_header_of_the_handler_is_sent_too,
-    &a_matching_etag_of_the_compressed_file_is_304,
-    &a_range_is_not_compressed,
-};
-
-int main(void)
-{
-    return run_suite("http_gzip", tests, COUNT_OF(tests));
+    close_long_file();
 }

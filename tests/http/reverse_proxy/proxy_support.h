@@ -8,65 +8,72 @@
 #include "http/fetch_support.h"
 #include "http/http_support.h"
 
-/* A front server, its proxy, and a scripted upstream server. */
-typedef struct proxy_chain {
-    script_server upstream;
-    test_server front;
-    weft_http_proxy *proxy;
-    weft_http_options front_options;
-} proxy_chain;
+static script_server upstream;
+static test_server front;
+static weft_http_proxy *proxy;
+static weft_http_options front_options; /* set before chain_open */
 
-static inline void chain_open_at(proxy_chain *c, const char *upstream,
-                                 const weft_http_proxy_options *options)
+/* Open a front server that forwards to a URL. */
+static inline void chain_open_at(const char *url, const weft_http_proxy_options *options)
 {
-    c->proxy = weft_http_proxy_new(upstream, options);
-    ck_assert_ptr_nonnull(c->proxy);
-    server_open(&c->front, weft_http_serve_proxy, c->proxy, &c->front_options);
+    proxy = weft_http_proxy_new(url, options);
+    ck_assert_ptr_nonnull(proxy);
+    server_open(&front, weft_http_serve_proxy, proxy, &front_options);
 }
 
-static inline void chain_open(proxy_chain *c, const script_step *steps, size_t count,
+static inline void chain_open(const script_step *steps, size_t count,
                               const weft_http_proxy_options *options)
 {
-    c->front_options = (weft_http_options){0};
-    start_server(&c->upstream, steps, count);
-    chain_open_at(c, c->upstream.base, options);
+    start_server(&upstream, steps, count);
+    chain_open_at(upstream.base, options);
 }
 
-static inline void chain_close_front(proxy_chain *c)
+static inline void chain_close_front(void)
 {
-    ck_assert_int_eq(weft_cancel(c->front.fiber), 0);
-    (void)weft_await(c->front.fiber);
-    weft_close(c->front.listener);
-    ck_assert_int_eq(c->front.result, -ECANCELED);
-    ck_assert_int_eq(weft_http_proxy_free(c->proxy), 0);
+    ck_assert_int_eq(server_close(&front), -ECANCELED);
+    ck_assert_int_eq(weft_http_proxy_free(proxy), 0);
 }
 
-static inline void chain_close(proxy_chain *c)
+static inline void chain_close(void)
 {
-    chain_close_front(c);
-    stop_server(&c->upstream);
+    chain_close_front();
+    stop_server(&upstream);
+}
+
+/* Connect the client to the front server and send a text. */
+static inline void chain_send(const char *text)
+{
+    server_connect(&front, &client);
+    client_send(&client, text);
 }
 
 /*
  * Send a request to the front server and return everything received until it closes. The request
  * must end the connection.
  */
-static inline const char *chain_request(const proxy_chain *c, test_client *client, const char *text)
+static inline const char *chain_request(const char *text)
 {
-    server_connect(&c->front, client);
-    client_send(client, text);
-    client_receive_all(client);
-    weft_close(client->fd);
-    return client->received;
+    chain_send(text);
+    client_receive_all(&client);
+    weft_close(client.fd);
+    return client.received;
 }
 
-/* Assert that the received responses contain text. */
-#define ck_assert_received(client, text)                                                     \
-    ck_assert_msg(strstr((client)->received, (text)) != NULL, "'%s' is not in:\n%s", (text), \
-                  (client)->received)
-#define ck_assert_not_received(client, text)                                             \
-    ck_assert_msg(strstr((client)->received, (text)) == NULL, "'%s' is in:\n%s", (text), \
-                  (client)->received)
+static inline void assert_reply(const char *request, int status)
+{
+    ck_assert_msg(status_of(chain_request(request)) == status, "%s: %s", request, client.received);
+}
+
+/* Assert that the client's connection ends with a reset, which a client takes for a failure. */
+static inline void assert_client_reset(void)
+{
+    ssize_t n;
+    while ((n = client_receive_some(&client)) > 0)
+        continue;
+    ck_assert_msg(n == -ECONNRESET, "%zd: %s", n, client.received);
+    ck_assert_lacks(client.received, "\r\n0\r\n");
+    weft_close(client.fd);
+}
 
 #define GET "GET / HTTP/1.1\r\nHost: example.org\r\n"
 #define GET_CLOSE GET "Connection: close\r\n"

@@ -3,32 +3,26 @@
  * that disconnect, reuse of connections, and draining.
  */
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/suite.h"
 
 #define MIB ((size_t)1 << 20)
 
-/* A front server, and an upstream server with a handler. */
-typedef struct handler_chain {
-    proxy_chain c;
-    test_server upstream;
-    weft_http_options upstream_options;
-} handler_chain;
+/* An upstream server with a handler. */
+static test_server handler_server;
 
-static void handler_chain_open(handler_chain *p, weft_http_handler *handler,
-                               const weft_http_proxy_options *options)
+static void handler_chain_open(weft_http_handler *handler, const weft_http_proxy_options *options)
 {
-    char upstream[64];
-    *p = (handler_chain){.upstream_options = {.limits = {.body_bytes_max = UINT64_MAX}}};
-    server_open(&p->upstream, handler, NULL, &p->upstream_options);
-    snprintf(upstream, sizeof upstream, "http://127.0.0.1:%d", server_port(&p->upstream));
-    chain_open_at(&p->c, upstream, options);
+    static const weft_http_options o = {.limits = {.body_bytes_max = UINT64_MAX}};
+    char url[64];
+    server_open(&handler_server, handler, NULL, &o);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", server_port(&handler_server));
+    chain_open_at(url, options);
 }
 
-static void handler_chain_close(handler_chain *p)
+static void handler_chain_close(void)
 {
-    chain_close_front(&p->c);
-    weft_cancel(p->upstream.fiber);
-    (void)weft_await(p->upstream.fiber);
-    weft_close(p->upstream.listener);
+    chain_close_front();
+    server_close(&handler_server);
 }
 
 /* The argument of a fiber that writes the first bytes of the test stream. */
@@ -53,16 +47,25 @@ static weft_value write_stream(void *arg)
     return 0;
 }
 
+/* Write the first bytes of the test stream to the client's connection, in a fiber. */
+static stream_writer writer;
+
+static weft_fiber spin_writer(size_t bytes)
+{
+    writer = (stream_writer){client.fd, bytes, 0};
+    return weft_spin(write_stream, &writer);
+}
+
 /* Read the head of a response and check a body of the test stream. */
-static void read_stream(test_client *client, size_t bytes, size_t piece)
+static void read_stream(size_t bytes, size_t piece)
 {
     static unsigned char data[64 << 10];
-    client_expect(client, "\r\n\r\n");
-    size_t head = (size_t)(body_of(client->received) - client->received);
-    size_t done = client->received_bytes - head;
-    assert_bytes_at((unsigned char *)client->received + head, done, 0);
+    client_expect(&client, "\r\n\r\n");
+    size_t head = (size_t)(body_of(client.received) - client.received);
+    size_t done = client.received_bytes - head;
+    assert_bytes_at((unsigned char *)client.received + head, done, 0);
     while (done < bytes) {
-        ssize_t n = weft_read(client->fd, data, piece);
+        ssize_t n = weft_read(client.fd, data, piece);
         ck_assert_int_gt(n, 0);
         assert_bytes_at(data, (size_t)n, done);
         done += (size_t)n;
@@ -80,36 +83,36 @@ static int echo_body(weft_http_request *r, void *ctx)
     return rc < 0 ? (int)rc : (int)n;
 }
 
-START_TEST(a_response_streams_back_while_its_request_is_still_sent)
+#define UNLIMITED                    \
+    &(weft_http_proxy_options)       \
+    {                                \
+        .body_bytes_max = UINT64_MAX \
+    }
+
+TEST(a_response_streams_back_while_its_request_is_still_sent)
 {
-    handler_chain p;
-    test_client client;
-    char head[128];
-    const size_t bytes = 8 * MIB;
-    handler_chain_open(&p, echo_body, &(weft_http_proxy_options){.body_bytes_max = UINT64_MAX});
-    server_connect(&p.c.front, &client);
-    snprintf(head, sizeof head, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", bytes);
-    client_send(&client, head);
-    stream_writer w = {client.fd, bytes, 0};
-    weft_fiber writing = weft_spin(write_stream, &w);
-    read_stream(&client, bytes, 64 << 10);
+    handler_chain_open(echo_body, UNLIMITED);
+    chain_send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n");
+    weft_fiber writing = spin_writer(8 * MIB);
+    read_stream(8 * MIB, 64 << 10);
     ck_assert_int_eq(weft_await(writing), 0);
-    ck_assert_int_eq(w.result, 0);
+    ck_assert_int_eq(writer.result, 0);
     client.received_bytes = 0;
     client_send(&client, GET "Content-Length: 2\r\n\r\nhi");
     client_expect(&client, "\r\n\r\nhi");
     weft_close(client.fd);
-    handler_chain_close(&p);
+    handler_chain_close();
 }
-END_TEST
+
+/* Twice the growth of memory that memory_does_not_grow_with_a_body allows. */
+#define LARGE_BYTES (32 * MIB)
 
 static int send_large_body(weft_http_request *r, void *ctx)
 {
     static unsigned char data[64 << 10];
-    const size_t bytes = 64 * MIB;
-    int rc = weft_http_begin(r, 200, (int64_t)bytes);
+    int rc = weft_http_begin(r, 200, (int64_t)LARGE_BYTES);
     (void)ctx;
-    for (size_t done = 0; rc >= 0 && done < bytes; done += sizeof data) {
+    for (size_t done = 0; rc >= 0 && done < LARGE_BYTES; done += sizeof data) {
         fill_from(data, sizeof data, done);
         ssize_t n = weft_http_write(r, data, sizeof data);
         rc = n < 0 ? (int)n : 0;
@@ -139,69 +142,49 @@ static long peak_kib(void)
 /* Sanitizers keep freed memory for a while. */
 #define GROWTH_KIB_MAX 16384
 
-START_TEST(memory_does_not_grow_with_a_body)
+TEST(memory_does_not_grow_with_a_body)
 {
-    handler_chain p;
-    test_client client;
-    const size_t bytes = 64 * MIB;
-    char head[128];
-    handler_chain_open(&p, send_large_body, NULL);
-    server_connect(&p.c.front, &client);
+    handler_chain_open(send_large_body, NULL);
+    server_connect(&front, &client);
     long before = peak_kib();
     client_send(&client, GET "\r\n");
-    read_stream(&client, bytes, 4096);
+    read_stream(LARGE_BYTES, 64 << 10);
     ck_assert_int_lt(peak_kib() - before, GROWTH_KIB_MAX);
     weft_close(client.fd);
-    handler_chain_close(&p);
+    handler_chain_close();
 
-    handler_chain_open(&p, discard_body, &(weft_http_proxy_options){.body_bytes_max = UINT64_MAX});
-    server_connect(&p.c.front, &client);
-    snprintf(head, sizeof head,
-             "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-             bytes);
-    client_send(&client, head);
-    stream_writer w = {client.fd, bytes, 0};
-    write_stream(&w);
-    ck_assert_int_eq(w.result, 0);
+    handler_chain_open(discard_body, UNLIMITED);
+    chain_send(
+        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 33554432\r\nConnection: close\r\n\r\n");
+    ck_assert_int_eq(weft_await(spin_writer(LARGE_BYTES)), 0);
+    ck_assert_int_eq(writer.result, 0);
     client_receive_all(&client);
-    ck_assert_str_eq(body_of(client.received), "67108864");
+    ck_assert_str_eq(body_of(client.received), "33554432");
     ck_assert_int_lt(peak_kib() - before, GROWTH_KIB_MAX);
     weft_close(client.fd);
-    handler_chain_close(&p);
+    handler_chain_close();
 }
-END_TEST
 
-START_TEST(a_truncated_response_never_looks_complete)
+static void assert_truncated(const char *request, const char *reply)
 {
-    static const struct {
-        const char *reply, *request;
-    } rows[] = {
-        {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", GET "\r\n"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", GET "\r\n"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", GET "\r\n"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", GET "\r\n"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-         "GET / HTTP/1.0\r\n\r\n"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-         POST_CLOSE "Content-Length: 3\r\n\r\nabc"},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const script_step steps[] = {{.reply = rows[i].reply, .closes = true}};
-        proxy_chain c;
-        test_client client;
-        ssize_t n;
-        chain_open(&c, steps, 1, NULL);
-        server_connect(&c.front, &client);
-        client_send(&client, rows[i].request);
-        while ((n = client_receive_some(&client)) > 0)
-            continue;
-        ck_assert_msg(n == -ECONNRESET, "row %zu: %zd", i, n);
-        ck_assert_not_received(&client, "\r\n0\r\n");
-        weft_close(client.fd);
-        chain_close(&c);
-    }
+    chain_open(STEPS({.reply = reply, .closes = true}), NULL);
+    chain_send(request);
+    assert_client_reset();
+    chain_close();
 }
-END_TEST
+
+#define OK_LINE "HTTP/1.1 200 OK\r\n"
+#define CHUNKED OK_LINE "Transfer-Encoding: chunked\r\n\r\n"
+
+TEST(a_truncated_response_never_looks_complete)
+{
+    assert_truncated(GET "\r\n", OK_LINE "Content-Length: 9\r\n\r\nhello");
+    assert_truncated(GET "\r\n", CHUNKED "9\r\nhello");
+    assert_truncated(GET "\r\n", CHUNKED "5\r\nhello\r\n");
+    assert_truncated(GET "\r\n", CHUNKED "5\r\nhello\r\n0\r\n");
+    assert_truncated("GET / HTTP/1.0\r\n\r\n", CHUNKED "5\r\nhello\r\n");
+    assert_truncated(POST_CLOSE "Content-Length: 3\r\n\r\nabc", CHUNKED "5\r\nhello\r\n");
+}
 
 /* Send a body without a length, and reset the connection instead of closing it. */
 static bool reset_within_body(script_server *sv, weft_stream *s)
@@ -224,29 +207,20 @@ static bool malform_chunk(script_server *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(a_reset_does_not_end_a_response)
+TEST(a_reset_does_not_end_a_response)
 {
-    static const script_step steps[] = {
-        {.handle = reset_within_body}, {.handle = reset_within_body}, {.handle = malform_chunk}};
     static const char *const requests[] = {GET "\r\n", "GET / HTTP/1.0\r\n\r\n"};
-    proxy_chain c;
-    test_client client;
-    ssize_t n;
-    chain_open(&c, steps, COUNT_OF(steps), NULL);
+    chain_open(STEPS({.handle = reset_within_body}, {.handle = reset_within_body},
+                     {.handle = malform_chunk}),
+               NULL);
     for (size_t i = 0; i < 2 * COUNT_OF(requests); i++) {
-        server_connect(&c.front, &client);
-        client_send(&client, requests[i % COUNT_OF(requests)]);
+        chain_send(requests[i % COUNT_OF(requests)]);
         client_expect(&client, "hello");
-        release_replies(&c.upstream, 1);
-        while ((n = client_receive_some(&client)) > 0)
-            continue;
-        ck_assert_int_eq(n, -ECONNRESET);
-        ck_assert_not_received(&client, "\r\n0\r\n");
-        weft_close(client.fd);
+        release_replies(&upstream, 1);
+        assert_client_reset();
     }
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 static weft_sem conn_closed;
 
@@ -262,23 +236,14 @@ static bool stall_within_body(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_stalled_response_is_aborted)
+TEST(a_stalled_response_is_aborted)
 {
-    static const script_step steps[] = {{.handle = stall_within_body}};
-    proxy_chain c;
-    test_client client;
-    ssize_t n;
-    chain_open(&c, steps, 1, &(weft_http_proxy_options){.idle_s = 0.02});
-    server_connect(&c.front, &client);
-    client_send(&client, GET "\r\n");
-    while ((n = client_receive_some(&client)) > 0)
-        continue;
-    ck_assert_int_eq(n, -ECONNRESET);
+    chain_open(STEPS({.handle = stall_within_body}), &(weft_http_proxy_options){.idle_s = 0.02});
+    chain_send(GET "\r\n");
+    assert_client_reset();
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
-    weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 /* Wait without a reply until the proxy closes the connection. */
 static bool wait_for_end(script_server *sv, weft_stream *s)
@@ -294,39 +259,32 @@ static bool wait_for_end(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
+TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
 {
     static const script_step steps[] = {{.handle = wait_for_end}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, GET "\r\n");
-    ck_assert_int_eq(weft_sem_wait(&c.upstream.arrived), 0);
+    chain_open(steps, 1, NULL);
+    chain_send(GET "\r\n");
+    ck_assert_int_eq(weft_sem_wait(&upstream.arrived), 0);
     weft_close(client.fd);
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
 
     /* Within a request body. The proxy must not forward an end of the body. */
-    server_connect(&c.front, &client);
-    client_send(&client,
-                "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    while (strstr(c.upstream.received, "3\r\nabc\r\n") == NULL)
-        ck_assert_int_eq(weft_sem_wait(&c.upstream.arrived), 0);
+    chain_send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    while (strstr(upstream.received, "3\r\nabc\r\n") == NULL)
+        ck_assert_int_eq(weft_sem_wait(&upstream.arrived), 0);
     weft_close(client.fd);
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
-    ck_assert_server_not_received(&c.upstream, "abc\r\n0");
+    ck_assert_lacks(upstream.received, "abc\r\n0");
 
     /* During a stalled response. */
     static const script_step stalls[] = {{.handle = stall_within_body}};
-    c.upstream.steps = stalls;
-    server_connect(&c.front, &client);
-    client_send(&client, GET "\r\n");
+    upstream.steps = stalls;
+    chain_send(GET "\r\n");
     client_expect(&client, "hello");
     weft_close(client.fd);
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 static int failures;
 
@@ -344,49 +302,36 @@ static bool hold_after_reply(script_server *sv, weft_stream *s)
     return weft_sem_wait(&sv->gate) == 0;
 }
 
-START_TEST(a_client_that_disconnects_after_its_response_is_not_a_failure)
+TEST(a_client_that_disconnects_after_its_response_is_not_a_failure)
 {
-    static const script_step steps[] = {{.handle = hold_after_reply}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, &(weft_http_proxy_options){.on_failure = count_failure});
+    chain_open(STEPS({.handle = hold_after_reply}),
+               &(weft_http_proxy_options){.on_failure = count_failure});
     for (int i = 0; i < 20; i++) {
-        server_connect(&c.front, &client);
-        client_send(&client, GET "\r\n");
+        chain_send(GET "\r\n");
         client_expect(&client, "hello");
         weft_close(client.fd);
-        release_replies(&c.upstream, 1);
+        release_replies(&upstream, 1);
     }
-    chain_close(&c);
+    chain_close();
     ck_assert_int_eq(failures, 0);
 }
-END_TEST
 
-START_TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
+TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
 {
-    static const script_step rows[] = {
-        {.reply = "HTTP/1.1 413 No\r\nContent-Length: 4\r\n\r\nmuch", .is_early = true},
-        {.reply = "HTTP/1.1 413 No\r\nContent-Length: 4\r\n\r\nmuch",
-         .is_early = true,
-         .closes = true},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        proxy_chain c;
-        test_client client;
-        chain_open(&c, &rows[i], 1, &(weft_http_proxy_options){.body_bytes_max = UINT64_MAX});
-        server_connect(&c.front, &client);
-        client_send(&client, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 16777216\r\n\r\n");
-        stream_writer w = {client.fd, 16 * MIB, 0};
-        weft_fiber writing = weft_spin(write_stream, &w);
+    for (int closes = 0; closes <= 1; closes++) {
+        chain_open(STEPS({.reply = "HTTP/1.1 413 No\r\nContent-Length: 4\r\n\r\nmuch",
+                          .is_early = true,
+                          .closes = closes}),
+                   UNLIMITED);
+        chain_send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 16777216\r\n\r\n");
+        weft_fiber writing = spin_writer(16 * MIB);
         client_expect(&client, "\r\n\r\nmuch");
         ck_assert_int_eq(status_of(client.received), 413);
-        weft_cancel(writing);
-        (void)weft_await(writing);
+        (void)weft_stop(writing, 0);
         weft_close(client.fd);
-        chain_close(&c);
+        chain_close();
     }
 }
-END_TEST
 
 static bool hold_without_reading(script_server *sv, weft_stream *s)
 {
@@ -394,80 +339,59 @@ static bool hold_without_reading(script_server *sv, weft_stream *s)
     return weft_sem_wait(&sv->gate) == 0;
 }
 
-START_TEST(an_upstream_server_that_does_not_read_the_body_is_504)
+TEST(an_upstream_server_that_does_not_read_the_body_is_504)
 {
-    static const script_step steps[] = {{.handle = hold_without_reading}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1,
+    chain_open(STEPS({.handle = hold_without_reading}),
                &(weft_http_proxy_options){.body_bytes_max = UINT64_MAX, .idle_s = 0.05});
-    server_connect(&c.front, &client);
-    client_send(&client, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 67108864\r\n\r\n");
-    stream_writer w = {client.fd, 64 * MIB, 0};
-    weft_fiber writing = weft_spin(write_stream, &w);
+    chain_send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 67108864\r\n\r\n");
+    weft_fiber writing = spin_writer(64 * MIB);
     client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 504);
-    weft_cancel(writing);
-    (void)weft_await(writing);
+    (void)weft_stop(writing, 0);
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 /* Connections */
 
-START_TEST(a_connection_to_the_upstream_server_is_reused)
+TEST(a_connection_to_the_upstream_server_is_reused)
 {
-    static const script_step steps[] = {{.reply = OK("hello", "5")}};
     static const char *const requests[] = {
         GET_CLOSE "\r\n",
         POST_CLOSE "Content-Length: 3\r\n\r\nabc",
         POST_CLOSE "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         GET_CLOSE "\r\n",
     };
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, NULL);
+    chain_open(STEPS({.reply = OK("hello", "5")}), NULL);
     for (size_t i = 0; i < 3 * COUNT_OF(requests); i++) {
-        chain_request(&c, &client, requests[i % COUNT_OF(requests)]);
-        ck_assert_int_eq(status_of(client.received), 200);
+        assert_reply(requests[i % COUNT_OF(requests)], 200);
     }
-    ck_assert_uint_eq(c.upstream.requests, 3 * COUNT_OF(requests));
-    ck_assert_uint_eq(c.upstream.conns, 1);
-    chain_close(&c);
+    ck_assert_uint_eq(upstream.requests, 3 * COUNT_OF(requests));
+    ck_assert_uint_eq(upstream.conns, 1);
+    chain_close();
 }
-END_TEST
 
 /* The upstream server reads the second request and closes the connection without a reply. */
-START_TEST(only_an_idempotent_request_without_a_body_is_repeated)
+static void assert_second_reply(const char *request, int status, size_t requests)
 {
-    static const struct {
-        const char *request;
-        int status;
-        size_t requests;
-    } rows[] = {
-        {GET_CLOSE "\r\n", 200, 3},
-        {"DELETE / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 200, 3},
-        {POST_CLOSE "Content-Length: 0\r\n\r\n", 502, 2},
-        {POST_CLOSE "Content-Length: 3\r\n\r\nabc", 502, 2},
-        {"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", 502, 2},
-    };
-    static const script_step steps[] = {
-        {.reply = OK("hello", "5")}, {.closes = true}, {.reply = OK("again", "5")}};
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        proxy_chain c;
-        test_client client;
-        chain_open(&c, steps, COUNT_OF(steps), NULL);
-        chain_request(&c, &client, GET_CLOSE "\r\n");
-        ck_assert_str_eq(body_of(client.received), "hello");
-        chain_request(&c, &client, rows[i].request);
-        ck_assert_msg(status_of(client.received) == rows[i].status, "row %zu: %s", i,
-                      client.received);
-        ck_assert_uint_eq(c.upstream.requests, rows[i].requests);
-        chain_close(&c);
-    }
+    chain_open(STEPS({.reply = OK("hello", "5")}, {.closes = true}, {.reply = OK("again", "5")}),
+               NULL);
+    assert_reply(GET_CLOSE "\r\n", 200);
+    assert_reply(request, status);
+    ck_assert_uint_eq(upstream.requests, requests);
+    chain_close();
 }
-END_TEST
+
+TEST(only_an_idempotent_request_without_a_body_is_repeated)
+{
+    assert_second_reply(GET_CLOSE "\r\n", 200, 3);
+    assert_second_reply(
+        "DELETE / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 200, 3);
+    assert_second_reply(POST_CLOSE "Content-Length: 0\r\n\r\n", 502, 2);
+    assert_second_reply(POST_CLOSE "Content-Length: 3\r\n\r\nabc", 502, 2);
+    assert_second_reply(
+        "PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", 502, 2);
+}
 
 static int reply_path_and_body(weft_http_request *r, void *ctx)
 {
@@ -477,13 +401,12 @@ static int reply_path_and_body(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%s %s", weft_http_path(r), body);
 }
 
-static const handler_chain *shared_chain;
 static int correct_responses;
 
 static weft_value post_repeatedly(void *arg)
 {
     static test_client clients[40];
-    test_client *client = &clients[(intptr_t)arg];
+    test_client *own = &clients[(intptr_t)arg];
     for (int i = 0; i < 5; i++) {
         char request[200], expected[64];
         snprintf(request, sizeof request,
@@ -491,134 +414,98 @@ static weft_value post_repeatedly(void *arg)
                  "5\r\n\r\n%05d",
                  (int)(intptr_t)arg, i, i);
         snprintf(expected, sizeof expected, "/%d/%d %05d", (int)(intptr_t)arg, i, i);
-        chain_request(&shared_chain->c, client, request);
-        correct_responses += strcmp(body_of(client->received), expected) == 0;
+        server_connect(&front, own);
+        client_send(own, request);
+        correct_responses += strcmp(body_of(client_receive_all(own)), expected) == 0;
+        weft_close(own->fd);
     }
     return 0;
 }
 
-START_TEST(concurrent_requests_get_their_own_responses)
+TEST(concurrent_requests_get_their_own_responses)
 {
-    handler_chain p;
     weft_fiber fibers[40];
-    handler_chain_open(&p, reply_path_and_body, &(weft_http_proxy_options){.connections_max = 8});
-    shared_chain = &p;
+    handler_chain_open(reply_path_and_body, &(weft_http_proxy_options){.connections_max = 8});
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
         fibers[i] = weft_spin(post_repeatedly, (void *)(intptr_t)i);
     ck_assert_int_eq(weft_await_all(fibers, COUNT_OF(fibers), NULL), 0);
     ck_assert_int_eq(correct_responses, 5 * (int)COUNT_OF(fibers));
-    handler_chain_close(&p);
+    handler_chain_close();
 }
-END_TEST
 
 /* Each thread has its own connections, which are closed when the thread ends. */
 static weft_value request_in_cord(void *arg)
 {
-    proxy_chain *c = arg;
-    test_client client;
-    for (int i = 0; i < 3; i++) {
-        client_open(&client, weft_http_serve_proxy, c->proxy, NULL);
-        client_send(&client, GET_CLOSE "\r\n");
-        client_receive_all(&client);
-        client_close(&client);
-        if (strcmp(body_of(client.received), "hello") != 0)
-            return -EPROTO;
+    test_client *own = calloc(1, sizeof *own);
+    int rc = 0;
+    (void)arg;
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        client_open(own, weft_http_serve_proxy, proxy, NULL);
+        client_send(own, GET_CLOSE "\r\n");
+        rc = strcmp(body_of(client_receive_all(own)), "hello") == 0 ? 0 : -EPROTO;
+        client_close(own);
     }
-    return 0;
+    free(own);
+    return rc;
 }
 
-START_TEST(several_threads_share_one_proxy)
+TEST(several_threads_share_one_proxy)
 {
-    static const script_step steps[] = {{.reply = OK("hello", "5")}};
-    proxy_chain c;
-    test_client client;
     weft_cord cords[3];
-    chain_open(&c, steps, 1, NULL);
-    chain_request(&c, &client, GET_CLOSE "\r\n");
+    chain_open(STEPS({.reply = OK("hello", "5")}), NULL);
+    chain_request(GET_CLOSE "\r\n");
     for (size_t i = 0; i < COUNT_OF(cords); i++)
-        cords[i] = weft_cord_start(request_in_cord, &c, NULL);
+        cords[i] = weft_cord_start(request_in_cord, NULL, NULL);
     for (size_t i = 0; i < COUNT_OF(cords); i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
-    ck_assert_uint_eq(c.upstream.requests, 10);
-    ck_assert_uint_eq(c.upstream.conns, 4);
-    chain_close(&c);
+    ck_assert_uint_eq(upstream.requests, 10);
+    ck_assert_uint_eq(upstream.conns, 4);
+    chain_close();
 }
-END_TEST
 
 /* Draining */
 
 static weft_value close_front(void *arg)
 {
-    chain_close_front(arg);
+    (void)arg;
+    chain_close_front();
     return 0;
 }
 
-START_TEST(a_draining_server_waits_for_the_response)
+TEST(a_draining_server_waits_for_the_response)
 {
-    static const script_step held[] = {{.reply = OK("hello", "5"), .is_held = true}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, held, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, GET "\r\n");
-    ck_assert_int_eq(weft_sem_wait(&c.upstream.arrived), 0);
-    weft_fiber closing = weft_spin(close_front, &c);
+    chain_open(STEPS({.reply = OK("hello", "5"), .is_held = true}), NULL);
+    chain_send(GET "\r\n");
+    ck_assert_int_eq(weft_sem_wait(&upstream.arrived), 0);
+    weft_fiber closing = weft_spin(close_front, NULL);
     let_run();
-    release_replies(&c.upstream, 1);
+    release_replies(&upstream, 1);
     client_receive_all(&client);
     ck_assert_str_eq(body_of(client.received), "hello");
     ck_assert_int_eq(weft_await(closing), 0);
     weft_close(client.fd);
-    stop_server(&c.upstream);
+    stop_server(&upstream);
 }
-END_TEST
 
-START_TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
+TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
 {
-    static const script_step steps[] = {{.handle = wait_for_end}, {.handle = stall_within_body}};
-    proxy_chain c;
     test_client clients[3];
-    start_server(&c.upstream, steps, 2);
-    c.front_options = (weft_http_options){.drain_s = 0.02};
-    chain_open_at(&c, c.upstream.base, NULL);
-    server_connect(&c.front, &clients[0]);
+    front_options = (weft_http_options){.drain_s = 0.02};
+    chain_open(STEPS({.handle = wait_for_end}, {.handle = stall_within_body}), NULL);
+    server_connect(&front, &clients[0]);
     client_send(&clients[0], GET "\r\n");
-    ck_assert_int_eq(weft_sem_wait(&c.upstream.arrived), 0);
-    server_connect(&c.front, &clients[1]);
+    ck_assert_int_eq(weft_sem_wait(&upstream.arrived), 0);
+    server_connect(&front, &clients[1]);
     client_send(&clients[1], GET "\r\n");
     client_expect(&clients[1], "hello");
-    server_connect(&c.front, &clients[2]);
+    server_connect(&front, &clients[2]);
     client_send(&clients[2], "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc");
     client_expect(&clients[2], "hello");
-    chain_close_front(&c);
+    chain_close_front();
     for (size_t i = 0; i < COUNT_OF(clients); i++) {
         ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
         client_receive_all(&clients[i]);
         weft_close(clients[i].fd);
     }
-    stop_server(&c.upstream);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_response_streams_back_while_its_request_is_still_sent,
-        &memory_does_not_grow_with_a_body,
-        &a_truncated_response_never_looks_complete,
-        &a_reset_does_not_end_a_response,
-        &a_stalled_response_is_aborted,
-        &a_client_that_disconnects_ends_the_request_to_the_upstream_server,
-        &a_client_that_disconnects_after_its_response_is_not_a_failure,
-        &a_response_before_the_end_of_the_request_body_is_forwarded,
-        &an_upstream_server_that_does_not_read_the_body_is_504,
-        &a_connection_to_the_upstream_server_is_reused,
-        &only_an_idempotent_request_without_a_body_is_repeated,
-        &concurrent_requests_get_their_own_responses,
-        &several_threads_share_one_proxy,
-        &a_draining_server_waits_for_the_response,
-        &a_server_cancels_forwarded_requests_when_its_drain_time_ends,
-    };
-    unset_proxies();
-    return run_suite("http_proxy_stream", tests, COUNT_OF(tests));
+    stop_server(&upstream);
 }

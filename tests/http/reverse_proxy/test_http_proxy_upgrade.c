@@ -1,5 +1,6 @@
 /* Upgrades through the reverse proxy: after a 101 the proxy forwards bytes in both directions. */
 #include "http/reverse_proxy/proxy_support.h"
+#include "support/suite.h"
 
 #define UPGRADE(protocol)                         \
     "GET /chat HTTP/1.1\r\nHost: example.org\r\n" \
@@ -33,21 +34,17 @@ static bool echo_upgraded(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
+TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
 {
-    static const script_step steps[] = {{.handle = echo_upgraded}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\nearly,"); /* "early," is sent before the 101 */
+    chain_open(STEPS({.handle = echo_upgraded}), NULL);
+    chain_send(UPGRADE("websocket") "\r\nearly,"); /* "early," is sent before the 101 */
     client_expect(&client, "welcome,early,");
     ck_assert_int_eq(strncmp(client.received, "HTTP/1.1 101 ", 13), 0);
-    ck_assert_received(&client, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
-    ck_assert_received(&client, "Sec-WebSocket-Accept: xyz\r\n");
+    ck_assert_has(client.received, "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+                  "Sec-WebSocket-Accept: xyz\r\n");
     ck_assert_uint_eq(count_in(client.received, "Upgrade: "), 1);
-    ck_assert_server_received(&c.upstream, "Upgrade: websocket\r\nConnection: Upgrade\r\n");
-    ck_assert_server_received(&c.upstream, "Sec-WebSocket-Key: abc\r\n");
+    ck_assert_has(upstream.received, "Upgrade: websocket\r\nConnection: Upgrade\r\n",
+                  "Sec-WebSocket-Key: abc\r\n");
     for (int i = 0; i < 100; i++) {
         char word[16];
         snprintf(word, sizeof word, "<%d>", i);
@@ -56,11 +53,10 @@ START_TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
     }
     weft_shutdown(client.fd, SHUT_WR); /* the client still receives */
     client_receive_all(&client);
-    ck_assert_received(&client, "<99>farewell");
+    ck_assert_has(client.received, "<99>farewell");
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 /* Half-close immediately, and continue to read. */
 static bool half_close_first(script_server *sv, weft_stream *s)
@@ -75,41 +71,31 @@ static bool half_close_first(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_half_closed_side_still_receives)
+TEST(a_half_closed_side_still_receives)
 {
-    static const script_step steps[] = {{.handle = half_close_first}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    chain_open(STEPS({.handle = half_close_first}), NULL);
+    chain_send(UPGRADE("websocket") "\r\n");
     client_receive_all(&client);
-    ck_assert_received(&client, "\r\n\r\nbye");
+    ck_assert_has(client.received, "\r\n\r\nbye");
     client_send(&client, "more");
     client_send(&client, " and more");
     weft_shutdown(client.fd, SHUT_WR);
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
-    ck_assert_server_received(&c.upstream, "more and more");
+    ck_assert_has(upstream.received, "more and more");
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
-START_TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
+TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
 {
-    static const script_step steps[] = {{.reply = SWITCH("websocket") "bye", .closes = true}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("foo") "Upgrade: bar, websocket\r\n\r\n");
+    chain_open(STEPS({.reply = SWITCH("websocket") "bye", .closes = true}), NULL);
+    chain_send(UPGRADE("foo") "Upgrade: bar, websocket\r\n\r\n");
     client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 101);
     client_expect(&client, "bye");
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 #define STREAM_BYTES ((size_t)4 << 20)
 
@@ -126,16 +112,12 @@ static bool send_upgraded(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(all_upgraded_bytes_arrive_before_the_end)
+TEST(all_upgraded_bytes_arrive_before_the_end)
 {
-    static const script_step steps[] = {{.handle = send_upgraded}};
     static unsigned char data[16 << 10];
-    proxy_chain c;
-    test_client client;
     ssize_t n;
-    chain_open(&c, steps, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    chain_open(STEPS({.handle = send_upgraded}), NULL);
+    chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "\r\n\r\n");
     size_t head = (size_t)(body_of(client.received) - client.received),
            done = client.received_bytes - head;
@@ -147,82 +129,63 @@ START_TEST(all_upgraded_bytes_arrive_before_the_end)
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(done, STREAM_BYTES);
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
-START_TEST(a_refused_upgrade_is_an_ordinary_response)
+TEST(a_refused_upgrade_is_an_ordinary_response)
 {
-    static const script_step steps[] = {{.reply = "HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno"},
-                                        {.reply = OK("hello", "5")}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 2, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    chain_open(STEPS({.reply = "HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno"},
+                     {.reply = OK("hello", "5")}),
+               NULL);
+    chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "\r\n\r\nno");
     ck_assert_int_eq(status_of(client.received), 403);
     client.received_bytes = 0;
     client_send(&client, GET "\r\n"); /* both connections are still usable */
     client_expect(&client, "hello");
-    ck_assert_uint_eq(c.upstream.conns, 1);
+    ck_assert_uint_eq(upstream.conns, 1);
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
-START_TEST(only_allowed_protocols_are_forwarded)
+static const char *allowed;
+
+static void assert_upgrade_forwarded(const char *protocol, const char *is_expected)
 {
-    static const struct {
-        const char *allowed, *request;
-        bool is_forwarded;
-    } rows[] = {
-        {NULL, UPGRADE("websocket") "\r\n", true},
-        {NULL, UPGRADE("foo, bar") "\r\n", true},
-        {NULL, UPGRADE("h2c") "HTTP2-Settings: x\r\n\r\n", false},
-        {NULL, UPGRADE("websocket, H2C") "\r\n", false},
-        {NULL, UPGRADE("h2c/1") "\r\n", false},
-        {NULL, UPGRADE("\"h2c\"") "\r\n", false},
-        {NULL, UPGRADE("h2c;q=1") "\r\n", false},
-        {NULL, UPGRADE("foo/2") "\r\n", true},
-        {"websocket, foo", UPGRADE("foo/2") "\r\n", true},
-        {"foo/2", UPGRADE("foo/2") "\r\n", true},
-        {"foo/2", UPGRADE("foo/3") "\r\n", false},
-        {"websocket, foo", UPGRADE("WebSocket") "\r\n", true},
-        {"websocket, foo", UPGRADE("bar") "\r\n", false},
-        {"", UPGRADE("websocket") "\r\n", false},
-    };
-    static const script_step steps[] = {{.reply = OK("hello", "5")}};
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        proxy_chain c;
-        test_client client;
-        chain_open(&c, steps, 1, &(weft_http_proxy_options){.upgrades = rows[i].allowed});
-        server_connect(&c.front, &client);
-        client_send(&client, rows[i].request);
-        client_expect(&client, "hello");
-        bool is_forwarded = strstr(c.upstream.received, "Upgrade: ") != NULL;
-        ck_assert_msg(is_forwarded == rows[i].is_forwarded, "row %zu: %s", i, c.upstream.received);
-        ck_assert_int_eq(strstr(c.upstream.received, "Connection:") != NULL, is_forwarded);
-        weft_close(client.fd);
-        chain_close(&c);
-    }
+    char request[256];
+    snprintf(request, sizeof request, UPGRADE("%s") "\r\n", protocol);
+    chain_open(STEPS({.reply = OK("hello", "5")}), &(weft_http_proxy_options){.upgrades = allowed});
+    chain_send(request);
+    client_expect(&client, "hello");
+    bool is_forwarded = strstr(upstream.received, "Upgrade: ") != NULL;
+    ck_assert_msg(is_forwarded == (is_expected[0] == 'y'), "%s: %s", protocol, upstream.received);
+    ck_assert_int_eq(strstr(upstream.received, "Connection:") != NULL, is_forwarded);
+    weft_close(client.fd);
+    chain_close();
 }
-END_TEST
 
-START_TEST(a_protocol_that_was_not_requested_is_502)
+TEST(only_allowed_protocols_are_forwarded)
 {
-    static const script_step steps[] = {{.reply = SWITCH("other")}};
-    proxy_chain c;
-    test_client client;
-    chain_open(&c, steps, 1, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    EACH_PAIR(assert_upgrade_forwarded, "websocket -> yes", "foo, bar -> yes", "h2c -> no",
+              "websocket, H2C -> no", "h2c/1 -> no", "\"h2c\" -> no", "h2c;q=1 -> no",
+              "foo/2 -> yes");
+    allowed = "websocket, foo";
+    EACH_PAIR(assert_upgrade_forwarded, "foo/2 -> yes", "WebSocket -> yes", "bar -> no");
+    allowed = "foo/2";
+    EACH_PAIR(assert_upgrade_forwarded, "foo/2 -> yes", "foo/3 -> no");
+    allowed = "";
+    EACH_PAIR(assert_upgrade_forwarded, "websocket -> no");
+}
+
+TEST(a_protocol_that_was_not_requested_is_502)
+{
+    chain_open(STEPS({.reply = SWITCH("other")}), NULL);
+    chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 502);
     weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 /* Wait until the proxy closes the connection. */
 static bool wait_for_close(script_server *sv, weft_stream *s)
@@ -235,23 +198,15 @@ static bool wait_for_close(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(an_idle_tunnel_is_reset)
+TEST(an_idle_tunnel_is_reset)
 {
-    static const script_step steps[] = {{.handle = wait_for_close}};
-    proxy_chain c;
-    test_client client;
-    ssize_t n;
-    chain_open(&c, steps, 1, &(weft_http_proxy_options){.upgraded_idle_s = 0.02});
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
-    while ((n = client_receive_some(&client)) > 0)
-        continue;
-    ck_assert_int_eq(n, -ECONNRESET);
+    chain_open(STEPS({.handle = wait_for_close}),
+               &(weft_http_proxy_options){.upgraded_idle_s = 0.02});
+    chain_send(UPGRADE("websocket") "\r\n");
+    assert_client_reset();
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
-    weft_close(client.fd);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
 /* Close with a reset after the first byte of input. */
 static bool reset_after_input(script_server *sv, weft_stream *s)
@@ -265,66 +220,32 @@ static bool reset_after_input(script_server *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_reset_of_one_side_resets_the_other_side)
+TEST(a_reset_of_one_side_resets_the_other_side)
 {
-    static const script_step steps[] = {{.handle = reset_after_input}, {.handle = wait_for_close}};
-    proxy_chain c;
-    test_client client;
-    ssize_t n;
-    chain_open(&c, steps, 2, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    chain_open(STEPS({.handle = reset_after_input}, {.handle = wait_for_close}), NULL);
+    chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "here");
     client_send(&client, "x");
-    while ((n = client_receive_some(&client)) > 0)
-        continue;
-    ck_assert_int_eq(n, -ECONNRESET);
-    weft_close(client.fd);
+    assert_client_reset();
 
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "here");
     const struct linger reset = {.l_onoff = 1};
     setsockopt(client.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     weft_close(client.fd);
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
-    chain_close(&c);
+    chain_close();
 }
-END_TEST
 
-START_TEST(a_server_closes_tunnels_when_its_drain_time_ends)
+TEST(a_server_closes_tunnels_when_its_drain_time_ends)
 {
-    static const script_step steps[] = {{.handle = wait_for_close}};
-    proxy_chain c;
-    test_client client;
-    start_server(&c.upstream, steps, 1);
-    c.front_options = (weft_http_options){.drain_s = 0.02};
-    chain_open_at(&c, c.upstream.base, NULL);
-    server_connect(&c.front, &client);
-    client_send(&client, UPGRADE("websocket") "\r\n");
+    front_options = (weft_http_options){.drain_s = 0.02};
+    chain_open(STEPS({.handle = wait_for_close}), NULL);
+    chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "here");
-    chain_close_front(&c);
+    chain_close_front();
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
     client_receive_all(&client);
     weft_close(client.fd);
-    stop_server(&c.upstream);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end,
-        &a_half_closed_side_still_receives,
-        &the_upstream_server_may_choose_a_protocol_of_any_upgrade_header,
-        &all_upgraded_bytes_arrive_before_the_end,
-        &a_refused_upgrade_is_an_ordinary_response,
-        &only_allowed_protocols_are_forwarded,
-        &a_protocol_that_was_not_requested_is_502,
-        &an_idle_tunnel_is_reset,
-        &a_reset_of_one_side_resets_the_other_side,
-        &a_server_closes_tunnels_when_its_drain_time_ends,
-    };
-    unset_proxies();
-    return run_suite("http_proxy_upgrade", tests, COUNT_OF(tests));
+    stop_server(&upstream);
 }

@@ -1,7 +1,8 @@
 /* Routes: the handler for a method, host and path, and the replies if there is none. */
 #include "http/http_support.h"
+#include "support/cases.h"
+#include "support/suite.h"
 
-static test_client client;
 static weft_http_router *routes;
 
 static void open_routes(void)
@@ -42,13 +43,7 @@ static void assert_route(const char *url, const char *expected)
     ck_assert_str_eq(body_of(request_route("GET", url)), expected);
 }
 
-static void assert_received(const char *line)
-{
-    ck_assert_msg(strstr(client.received, line) != NULL, "\"%s\" is not in \"%s\"", line,
-                  client.received);
-}
-
-START_TEST(literals_and_parameters_match_segments)
+TEST(literals_and_parameters_match_segments)
 {
     open_routes();
     add_route("GET", "/", "root");
@@ -68,9 +63,8 @@ START_TEST(literals_and_parameters_match_segments)
     ck_assert_int_eq(status_of(request_route("GET", "h/users/42/photos/7/8")), 404);
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(the_last_parameter_may_match_the_rest_of_the_path)
+TEST(the_last_parameter_may_match_the_rest_of_the_path)
 {
     open_routes();
     add_route(NULL, "/files/{rest...}", "files");
@@ -84,7 +78,6 @@ START_TEST(the_last_parameter_may_match_the_rest_of_the_path)
     ck_assert_int_eq(status_of(request_route("GET", "h/filesystem")), 404);
     weft_http_router_free(routes);
 }
-END_TEST
 
 static void add_by_index(size_t i)
 {
@@ -100,7 +93,7 @@ static void add_by_index(size_t i)
 }
 
 /* The order in which routes are added makes no difference. */
-START_TEST(the_most_specific_route_wins)
+TEST(the_most_specific_route_wins)
 {
     static const size_t count = 12, steps[] = {1, 5, 7, 11}; /* coprime to 12: all orders differ */
     for (size_t s = 0; s < COUNT_OF(steps); s++) {
@@ -126,9 +119,8 @@ START_TEST(the_most_specific_route_wins)
         weft_http_router_free(routes);
     }
 }
-END_TEST
 
-START_TEST(get_routes_serve_head_unless_head_has_its_own_route)
+TEST(get_routes_serve_head_unless_head_has_its_own_route)
 {
     open_routes();
     add_route("GET", "/a", "get");
@@ -136,14 +128,13 @@ START_TEST(get_routes_serve_head_unless_head_has_its_own_route)
     add_route("HEAD", "/b", "a head of its own");
     request_route("HEAD", "h/a");
     ck_assert_str_eq(body_of(client.received), "");
-    assert_received("Content-Length: 3\r\n");
+    ck_assert_has(client.received, "Content-Length: 3\r\n");
     request_route("HEAD", "h/b");
-    assert_received("Content-Length: 17\r\n");
+    ck_assert_has(client.received, "Content-Length: 17\r\n");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(another_method_is_405_with_an_allow_header)
+TEST(another_method_is_405_with_an_allow_header)
 {
     open_routes();
     add_route("GET", "/a", "get");
@@ -151,55 +142,45 @@ START_TEST(another_method_is_405_with_an_allow_header)
     add_route("DELETE", "h/a", "delete");
     add_route("POST", "/b", "post");
     ck_assert_int_eq(status_of(request_route("PATCH", "h/a")), 405);
-    assert_received("Allow: DELETE, GET, HEAD, PUT, OPTIONS\r\n");
+    ck_assert_has(client.received, "Allow: DELETE, GET, HEAD, PUT, OPTIONS\r\n");
     ck_assert_int_eq(status_of(request_route("GET", "h/c")), 405);
-    assert_received("Allow: PUT, OPTIONS\r\n");
+    ck_assert_has(client.received, "Allow: PUT, OPTIONS\r\n");
     ck_assert_int_eq(status_of(request_route("GET", "h/c/d")), 404);
-    ck_assert_ptr_null(strstr(client.received, "Allow"));
+    ck_assert_lacks(client.received, "Allow");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(options_gets_a_reply_unless_it_has_a_route)
+TEST(options_gets_a_reply_unless_it_has_a_route)
 {
     open_routes();
     add_route("GET", "/a", "get");
     add_route("OPTIONS", "/b", "options");
     add_route("POST", "/c", "post");
     ck_assert_int_eq(status_of(request_route("OPTIONS", "h/a")), 204);
-    assert_received("Allow: GET, HEAD, OPTIONS\r\n");
+    ck_assert_has(client.received, "Allow: GET, HEAD, OPTIONS\r\n");
     ck_assert_str_eq(body_of(request_route("OPTIONS", "h/b")), "options");
     ck_assert_int_eq(status_of(request_route("OPTIONS", "h/d")), 404);
     client_exchange(&client, weft_http_serve_routes, routes, NULL,
                     "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 204);
-    assert_received("GET");
-    assert_received("POST");
+    ck_assert_has(client.received, "GET", "POST");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(a_bad_pattern_is_einval_with_a_message)
+static void assert_bad_pattern(const char *pattern)
 {
-    static const char *const bad[] = {
-        "",          "a",
-        "/{",        "/}",
-        "/{}",       "/x{a}",
-        "/{a}x",     "/{a}{b}",
-        "/{a...}/b", "/{a}/{a}",
-        "/{1}",      "/{a-b}",
-        "/{...}",    "/a/../b",
-        "/.",        "*/a",
-        "*./a",      "a b/c",
-        "*.*.org/",  "a.org./",
-        "/{a..}",    "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}/{j}/{k}/{l}/{m}/{n}/{o}/{p}/{q}",
-    };
+    int rc = weft_http_route(routes, "GET", pattern, reply_route, NULL);
+    ck_assert_msg(rc == -EINVAL, "\"%s\" was %d", pattern, rc);
+    ck_assert_any_error(-EINVAL);
+}
+
+TEST(a_bad_pattern_is_einval_with_a_message)
+{
     open_routes();
-    for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        int rc = weft_http_route(routes, "GET", bad[i], reply_route, NULL);
-        ck_assert_msg(rc == -EINVAL, "\"%s\" was %d", bad[i], rc);
-        ck_assert_any_error(-EINVAL);
-    }
+    EACH_TEXT(assert_bad_pattern, "", "a", "/{", "/}", "/{}", "/x{a}", "/{a}x", "/{a}{b}",
+              "/{a...}/b", "/{a}/{a}", "/{1}", "/{a-b}", "/{...}", "/a/../b", "/.", "*/a", "*./a",
+              "a b/c", "*.*.org/", "a.org./", "/{a..}",
+              "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}/{j}/{k}/{l}/{m}/{n}/{o}/{p}/{q}");
     ck_assert_int_eq(weft_http_route(routes, "GE T", "/", reply_route, NULL), -EINVAL);
     ck_assert_int_eq(weft_http_route(routes, "", "/", reply_route, NULL), -EINVAL);
     ck_assert_int_eq(weft_http_route(routes, NULL, "/", NULL, NULL), -EINVAL);
@@ -207,9 +188,8 @@ START_TEST(a_bad_pattern_is_einval_with_a_message)
     ck_assert_int_eq(status_of(request_route("GET", "h/")), 404);
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(a_duplicate_route_is_eexist)
+TEST(a_duplicate_route_is_eexist)
 {
     open_routes();
     add_route("GET", "/a/{a}", "first");
@@ -222,9 +202,8 @@ START_TEST(a_duplicate_route_is_eexist)
     ck_assert_str_eq(body_of(request_route("PUT", "q/a/1")), "for all b=1");
     weft_http_router_free(routes);
 }
-END_TEST
 
-START_TEST(each_of_a_thousand_routes_is_found)
+TEST(each_of_a_thousand_routes_is_found)
 {
     static char patterns[1000][32];
     open_routes();
@@ -239,22 +218,4 @@ START_TEST(each_of_a_thousand_routes_is_found)
         assert_route(url, expected);
     }
     weft_http_router_free(routes);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &literals_and_parameters_match_segments,
-    &the_last_parameter_may_match_the_rest_of_the_path,
-    &the_most_specific_route_wins,
-    &get_routes_serve_head_unless_head_has_its_own_route,
-    &another_method_is_405_with_an_allow_header,
-    &options_gets_a_reply_unless_it_has_a_route,
-    &a_bad_pattern_is_einval_with_a_message,
-    &a_duplicate_route_is_eexist,
-    &each_of_a_thousand_routes_is_found,
-};
-
-int main(void)
-{
-    return run_suite("http_route", tests, COUNT_OF(tests));
 }

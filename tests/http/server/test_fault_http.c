@@ -2,13 +2,11 @@
  * The HTTP server with faults: the n-th call fails, as in test_fault.c. Each response is correct,
  * or has the status of a failure, or is visibly truncated. Nothing is leaked.
  */
-#include "support/fault.h"
-
-#include <weft/web.h>
-
-#include <sys/socket.h>
+#include "http/fault_conn.h"
+#include "support/suite.h"
 
 #define HOST "Host: a\r\n"
+#define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 
 /* Requests on one connection, and texts that the responses contain. */
 typedef struct exchange {
@@ -18,8 +16,6 @@ typedef struct exchange {
 
 static const weft_http_options options = {
     .gzip_level = 1, .trusted_peers = "unix, 10.0.0.0/8", .server_name = "weft"};
-static int pair[2];
-static int serve_result;
 
 /* The request has all these fields. A missing one has an error, or memory is exhausted. */
 static int reply_form(weft_http_request *r)
@@ -104,34 +100,6 @@ static int handle_request(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply(r, 200, "text/plain", body, (size_t)n);
 }
 
-static weft_value serve_pair(void *arg)
-{
-    (void)arg;
-    serve_result = weft_http_serve_conn(pair[1], handle_request, NULL, &options);
-    return 0;
-}
-
-/* Send the requests at once and read all responses. */
-static void exchange_bytes(const char *requests, char *received, size_t room)
-{
-    size_t bytes = 0;
-    ssize_t n = 0;
-    WITHOUT_FAULTS(REQUIRE(weft_socketpair(pair) == 0));
-    weft_fiber f = require_created(weft_spin(serve_pair, NULL));
-    if (f == 0) {
-        weft_close(pair[1]);
-    } else if (REQUIRE_OR_PEER_FAULT(weft_write_all(pair[0], requests, strlen(requests)))) {
-        (void)weft_shutdown(pair[0], SHUT_WR);
-        while (bytes + 1 < room && (n = weft_read(pair[0], received + bytes, room - 1 - bytes)) > 0)
-            bytes += (size_t)n;
-        REQUIRE(n == 0 || fault_explains_at_peer(n));
-    }
-    weft_close(pair[0]);
-    if (f != 0)
-        REQUIRE(weft_await(f) == 0);
-    received[bytes] = '\0';
-}
-
 /* Return whether a client would consider the response complete. */
 static bool is_response_complete(const char *response)
 {
@@ -156,12 +124,18 @@ static void require_failure(const char *response)
         REQUIRE(strstr(response, "HTTP/1.1 ") == NULL);
 }
 
+static const char *exchange_requests(const char *requests)
+{
+    fault_conn.handler = handle_request;
+    fault_conn.options = &options;
+    return fault_exchange(requests);
+}
+
 static bool run_exchange(const exchange *c)
 {
-    static char received[65536];
     if (!become_a_cord())
         return false;
-    exchange_bytes(c->requests, received, sizeof received);
+    const char *received = exchange_requests(c->requests);
     const char *at = received, *response = received;
     bool is_done = true;
     for (size_t i = 0; c->expected[i] != NULL && is_done; i++) {
@@ -209,12 +183,11 @@ static size_t response_with(const char *received, const char *text)
 /* After a failed request the other requests get replies, or the connection ends. */
 static bool pipelined_requests(void)
 {
-    static char received[65536];
     if (!become_a_cord())
         return false;
-    exchange_bytes("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
-                   "GET / HTTP/1.1\r\n" HOST "\r\nGET /pieces HTTP/1.1\r\n" HOST "\r\n",
-                   received, sizeof received);
+    const char *received =
+        exchange_requests("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
+                          "GET / HTTP/1.1\r\n" HOST "\r\nGET /pieces HTTP/1.1\r\n" HOST "\r\n");
     size_t good = count_in(received, "HTTP/1.1 200 "), all = count_in(received, "HTTP/1.1 ");
     REQUIRE(all <= 3 && (good == 3 || atomic_load(&fault.injected) > 0));
     REQUIRE(all ==
@@ -244,13 +217,13 @@ static bool streamed_reply(void)
 static bool unchecked_replies(void)
 {
     static const exchange all[] = {
-        {"GET /careless HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+        {"GET /careless HTTP/1.1\r\n" HOST "\r\n" GET,
          {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
-        {"GET /careless?a HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+        {"GET /careless?a HTTP/1.1\r\n" HOST "\r\n" GET,
          {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
-        {"GET /careless?b HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+        {"GET /careless?b HTTP/1.1\r\n" HOST "\r\n" GET,
          {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
-        {"GET /careless?c HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+        {"GET /careless?c HTTP/1.1\r\n" HOST "\r\n" GET,
          {"HTTP/1.1 200", "\r\ncareless", "careless\r\n0\r\n\r\n", "HTTP/1.1 200"}},
     };
     bool is_done = true;
@@ -289,65 +262,11 @@ static bool create_router(void)
     return is_done;
 }
 
-START_TEST(a_router_is_created_or_an_error_is_recorded)
-{
-    fail_some_calls(create_router, 1);
-}
-END_TEST
-
-START_TEST(requests_get_a_reply_or_fail)
-{
-    fail_some_calls(simple_requests, 1);
-}
-END_TEST
-
-START_TEST(pipelined_requests_get_replies_in_order_or_fail)
-{
-    fail_some_calls(pipelined_requests, 1);
-}
-END_TEST
-
-START_TEST(fields_of_a_request_are_read_or_it_fails)
-{
-    fail_some_calls(form_request, 1);
-}
-END_TEST
-
-START_TEST(a_streamed_reply_is_complete_or_visibly_truncated)
-{
-    fail_some_calls(streamed_reply, 1);
-}
-END_TEST
-
-START_TEST(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated)
-{
-    fail_some_calls(unchecked_replies, 1);
-}
-END_TEST
-
-START_TEST(a_reply_is_compressed_or_fails)
-{
-    fail_some_calls(compressed_reply, 1);
-}
-END_TEST
-
-START_TEST(an_upgrade_succeeds_or_the_connection_ends)
-{
-    fail_some_calls(upgrade, 1);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_router_is_created_or_an_error_is_recorded,
-        &requests_get_a_reply_or_fail,
-        &pipelined_requests_get_replies_in_order_or_fail,
-        &fields_of_a_request_are_read_or_it_fails,
-        &a_streamed_reply_is_complete_or_visibly_truncated,
-        &a_reply_is_compressed_or_fails,
-        &a_reply_with_unchecked_errors_is_complete_or_visibly_truncated,
-        &an_upgrade_succeeds_or_the_connection_ends,
-    };
-    return run_suite("fault_http", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_router_is_created_or_an_error_is_recorded, create_router)
+FAULT_TEST(requests_get_a_reply_or_fail, simple_requests)
+FAULT_TEST(pipelined_requests_get_replies_in_order_or_fail, pipelined_requests)
+FAULT_TEST(fields_of_a_request_are_read_or_it_fails, form_request)
+FAULT_TEST(a_streamed_reply_is_complete_or_visibly_truncated, streamed_reply)
+FAULT_TEST(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated, unchecked_replies)
+FAULT_TEST(a_reply_is_compressed_or_fails, compressed_reply)
+FAULT_TEST(an_upgrade_succeeds_or_the_connection_ends, upgrade)

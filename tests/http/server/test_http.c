@@ -1,7 +1,6 @@
 /* The HTTP server: requests, replies, bodies, and status codes of failed handlers. */
 #include "http/http_support.h"
-
-static test_client client;
+#include "support/suite.h"
 
 static int reply_hello(weft_http_request *r, void *ctx)
 {
@@ -9,18 +8,15 @@ static int reply_hello(weft_http_request *r, void *ctx)
     return weft_http_reply(r, 200, "text/plain", "Hello\n", 6);
 }
 
-START_TEST(a_request_gets_a_reply)
+TEST(a_request_gets_a_reply)
 {
-    const char *response =
-        client_exchange(&client, reply_hello, NULL, NULL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    const char *response = exchange(reply_hello, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     ck_assert_int_eq(status_of(response), 200);
-    ck_assert_ptr_nonnull(strstr(response, "\r\nContent-Type: text/plain\r\n"));
-    ck_assert_ptr_nonnull(strstr(response, "\r\nContent-Length: 6\r\n"));
-    ck_assert_ptr_nonnull(strstr(response, "\r\nDate: "));
-    ck_assert_ptr_null(strstr(response, "Connection: close"));
+    ck_assert_has(response, "\r\nContent-Type: text/plain\r\n", "\r\nContent-Length: 6\r\n",
+                  "\r\nDate: ");
+    ck_assert_lacks(response, "Connection: close");
     ck_assert_str_eq(body_of(response), "Hello\n");
 }
-END_TEST
 
 static int reply_request_line(weft_http_request *r, void *ctx)
 {
@@ -31,32 +27,24 @@ static int reply_request_line(weft_http_request *r, void *ctx)
                                 color != NULL ? color : "none", weft_http_peer(r));
 }
 
-START_TEST(a_handler_sees_method_host_path_query_and_peer)
+TEST(a_handler_sees_method_host_path_query_and_peer)
 {
-    const char *response = client_exchange(&client, reply_request_line, NULL, NULL,
-                                           "DELETE /a%20b/../c?x=1&color=light+blue HTTP/1.1\r\n"
-                                           "Host: Example.ORG:8080\r\n\r\n");
+    const char *response =
+        exchange(reply_request_line, "DELETE /a%20b/../c?x=1&color=light+blue HTTP/1.1\r\n"
+                                     "Host: Example.ORG:8080\r\n\r\n");
     ck_assert_str_eq(body_of(response),
                      "DELETE example.org /c?x=1&color=light+blue [light blue] unix\n");
 }
-END_TEST
 
-START_TEST(pipelined_requests_get_replies_in_order_on_one_connection)
+TEST(no_request_after_connection_close_gets_a_reply)
 {
-    client_open(&client, reply_request_line, NULL, NULL);
-    client_send(&client, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
-                         "GET /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-                         "GET /4 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client_receive_all(&client);
-    const char *one = strstr(client.received, "GET a /1"),
-               *two = strstr(client.received, "GET a /2");
-    const char *three = strstr(client.received, "GET a /3");
-    ck_assert(one != NULL && two > one && three > two);
-    ck_assert_ptr_null(strstr(client.received, "GET a /4"));
-    ck_assert_ptr_nonnull(strstr(two, "Connection: close"));
+    start_client(reply_request_line, NULL, NULL,
+                 "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+                 "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    ck_assert_has(client_receive_all(&client), "GET a /1", "Connection: close");
+    ck_assert_lacks(client.received, "GET a /2");
     client_close(&client);
 }
-END_TEST
 
 static int echo_whole_body(weft_http_request *r, void *ctx)
 {
@@ -66,31 +54,23 @@ static int echo_whole_body(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply(r, 200, NULL, body, (size_t)n);
 }
 
-START_TEST(a_body_is_read_by_its_length_or_in_chunks)
+TEST(a_body_is_read_by_its_length_in_chunks_or_after_100_continue)
 {
-    client_open(&client, echo_whole_body, NULL, NULL);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    start_client(echo_whole_body, NULL, NULL,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     client_expect(&client, "\r\n\r\nhello");
     client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                          "3\r\nab");
     let_run();
     client_send(&client, "c\r\n4;x=y\r\ndefg\r\n0\r\nT: v\r\n\r\n");
     client_expect(&client, "\r\n\r\nabcdefg");
-    ck_assert_int_eq(client_close(&client), 0);
-}
-END_TEST
-
-START_TEST(a_client_that_expects_100_continue_receives_it)
-{
-    client_open(&client, echo_whole_body, NULL, NULL);
     client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
                          "Expect: 100-continue\r\n\r\n");
     client_expect(&client, "HTTP/1.1 100 Continue\r\n\r\n");
-    client_send(&client, "hello");
-    client_expect(&client, "\r\n\r\nhello");
+    client_send(&client, "world");
+    client_expect(&client, "\r\n\r\nworld");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 static int reply_in_pieces(weft_http_request *r, void *ctx)
 {
@@ -104,35 +84,18 @@ static int reply_in_pieces(weft_http_request *r, void *ctx)
     return weft_http_set_trailer(r, "Pieces", "3");
 }
 
-START_TEST(a_reply_of_unknown_length_is_chunked)
+TEST(a_reply_of_unknown_length_is_chunked_or_in_http_1_0_ends_with_the_connection)
 {
-    const char *response =
-        client_exchange(&client, reply_in_pieces, NULL, NULL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    ck_assert_ptr_nonnull(strstr(response, "Transfer-Encoding: chunked"));
-    ck_assert_str_eq(body_of(response), "8\r\npiece 0\n\r\n8\r\npiece 1\n\r\n8\r\npiece 2\n\r\n"
-                                        "0\r\nPieces: 3\r\n\r\n");
+    ck_assert_has(exchange(reply_in_pieces, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+                  "Transfer-Encoding: chunked");
+    ck_assert_str_eq(body_of(client.received),
+                     "8\r\npiece 0\n\r\n8\r\npiece 1\n\r\n8\r\npiece 2\n\r\n"
+                     "0\r\nPieces: 3\r\n\r\n");
+    exchange(reply_in_pieces, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    ck_assert_lacks(client.received, "chunked");
+    ck_assert_has(client.received, "Connection: close");
+    ck_assert_str_eq(body_of(client.received), "piece 0\npiece 1\npiece 2\n");
 }
-END_TEST
-
-START_TEST(a_reply_of_unknown_length_to_http_1_0_ends_with_the_connection)
-{
-    const char *response = client_exchange(&client, reply_in_pieces, NULL, NULL,
-                                           "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    ck_assert_ptr_null(strstr(response, "chunked"));
-    ck_assert_ptr_nonnull(strstr(response, "Connection: close"));
-    ck_assert_str_eq(body_of(response), "piece 0\npiece 1\npiece 2\n");
-}
-END_TEST
-
-START_TEST(a_head_request_gets_only_the_head)
-{
-    client_open(&client, reply_hello, NULL, NULL);
-    client_send(&client, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    client_expect(&client, "\r\n\r\nHello\n");
-    ck_assert_ptr_nonnull(strstr(client.received, "Content-Length: 6\r\n\r\nHTTP/1.1 200 OK"));
-    ck_assert_int_eq(client_close(&client), 0);
-}
-END_TEST
 
 static int return_error(weft_http_request *r, void *ctx)
 {
@@ -140,7 +103,7 @@ static int return_error(weft_http_request *r, void *ctx)
     return *(int *)ctx;
 }
 
-START_TEST(an_error_of_the_handler_becomes_a_status)
+TEST(an_error_of_the_handler_becomes_a_status)
 {
     static const struct {
         int error, status;
@@ -153,7 +116,6 @@ START_TEST(an_error_of_the_handler_becomes_a_status)
         ck_assert_int_eq(status_of(response), cases[i].status);
     }
 }
-END_TEST
 
 static int reply_piece_count(weft_http_request *r, void *ctx)
 {
@@ -170,7 +132,7 @@ static int reply_piece_count(weft_http_request *r, void *ctx)
                                         pieces <= bytes / 4096 ? "few" : "many");
 }
 
-START_TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
+TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
 {
     static char body[200000];
     client_open(&client, reply_piece_count, NULL, NULL);
@@ -184,23 +146,4 @@ START_TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
         client.received_bytes = 0;
     }
     ck_assert_int_eq(client_close(&client), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_request_gets_a_reply,
-    &a_handler_sees_method_host_path_query_and_peer,
-    &pipelined_requests_get_replies_in_order_on_one_connection,
-    &a_body_is_read_by_its_length_or_in_chunks,
-    &a_client_that_expects_100_continue_receives_it,
-    &a_reply_of_unknown_length_is_chunked,
-    &a_reply_of_unknown_length_to_http_1_0_ends_with_the_connection,
-    &a_head_request_gets_only_the_head,
-    &an_error_of_the_handler_becomes_a_status,
-    &a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable,
-};
-
-int main(void)
-{
-    return run_suite("http", tests, COUNT_OF(tests));
 }

@@ -3,14 +3,13 @@
  * disconnect or keep sending, cancellation at every stage, and the log.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #include <malloc.h>
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 #define NEXT "GET /next HTTP/1.1\r\n" HOST "\r\n"
-
-static test_client client;
 
 /* Reply with the path, by default. /large has a long reply. /read reads the request's body. */
 #define LARGE ((size_t)1 << 20)
@@ -41,15 +40,7 @@ static int handle_path(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "[%s]", path);
 }
 
-START_TEST(a_client_that_half_closes_gets_its_reply)
-{
-    client_exchange(&client, handle_path, NULL, NULL, GET NEXT);
-    ck_assert_ptr_nonnull(strstr(client.received, "[/]"));
-    ck_assert_ptr_nonnull(strstr(client.received, "[/next]"));
-}
-END_TEST
-
-START_TEST(a_request_with_an_incomplete_head_gets_no_reply)
+TEST(a_request_with_an_incomplete_head_gets_no_reply)
 {
     static const char whole[] = GET;
     for (size_t bytes = 0; bytes < sizeof whole - 1; bytes++) {
@@ -61,27 +52,25 @@ START_TEST(a_request_with_an_incomplete_head_gets_no_reply)
     }
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
+static void assert_broken_body(const char *request)
 {
-    static const char *const incomplete[] = {
-        "POST /read HTTP/1.1\r\n" HOST "Content-Length: 6\r\n\r\nhello",
-        "POST /read HTTP/1.1\r\n" HOST "Content-Length: 6\r\n\r\n",
-        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n",
-        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello",
-        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
-        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r",
-    };
-    for (size_t i = 0; i < COUNT_OF(incomplete); i++) {
-        trail[0] = '\0';
-        ck_assert_str_eq(client_exchange(&client, handle_path, NULL, NULL, incomplete[i]), "");
-        ck_assert_trail("broken ");
-    }
+    trail[0] = '\0';
+    ck_assert_str_eq(exchange(handle_path, request), "");
+    ck_assert_trail("broken ");
+}
+
+#define POST_READ "POST /read HTTP/1.1\r\n" HOST
+#define POST_CHUNKED POST_READ "Transfer-Encoding: chunked\r\n\r\n"
+
+TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
+{
+    EACH_TEXT(assert_broken_body, POST_READ "Content-Length: 6\r\n\r\nhello",
+              POST_READ "Content-Length: 6\r\n\r\n", POST_CHUNKED, POST_CHUNKED "5\r\nhello",
+              POST_CHUNKED "5\r\nhello\r\n", POST_CHUNKED "5\r\nhello\r\n0\r\n",
+              POST_CHUNKED "5\r\nhello\r\n0\r\n\r");
     assert_nothing_pending();
 }
-END_TEST
 
 /* The argument of a fiber that sends text repeatedly until the connection fails. */
 typedef struct send_args {
@@ -104,31 +93,30 @@ static weft_value send_repeatedly(void *arg)
     return 0;
 }
 
-#define REQUESTS 1000
-
-START_TEST(a_thousand_pipelined_requests_get_replies_in_order)
+TEST(many_pipelined_requests_get_replies_in_order)
 {
-    static char requests[REQUESTS * 64], expected[32];
+    enum { REQUESTS = 300 };
+    static char requests[REQUESTS * 64];
+    char expected[32], *at = client.received;
     size_t bytes = 0;
     for (int i = 0; i < REQUESTS; i++)
         bytes += (size_t)sprintf(requests + bytes, "GET /%d HTTP/1.1\r\n" HOST "\r\n", i);
     client_open(&client, handle_path, NULL, NULL);
     send_args s = {client.fd, requests, bytes, 1};
     weft_fiber f = weft_spin(send_repeatedly, &s);
+    sprintf(expected, "[/%d]", REQUESTS - 1);
+    client_expect(&client, expected);
     for (int i = 0; i < REQUESTS; i++) {
+        ck_assert_int_eq(status_of(at), 200);
         sprintf(expected, "\r\n\r\n[/%d]", i);
-        client_expect(&client, expected);
-        char *end = strstr(client.received, expected) + strlen(expected);
-        client.received_bytes -= (size_t)(end - client.received);
-        memmove(client.received, end, client.received_bytes + 1);
-        ck_assert(i + 1 == REQUESTS || client.received_bytes < 9 ||
-                  strncmp(client.received, "HTTP/1.1 ", 9) == 0);
+        at = strstr(at, "\r\n\r\n");
+        ck_assert_int_eq(strncmp(at, expected, strlen(expected)), 0);
+        at += strlen(expected);
     }
-    ck_assert_uint_eq(client.received_bytes, 0);
+    ck_assert_str_eq(at, "");
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /* Read until the server closes. Return the number of bytes. The last ones stay in received. */
 static size_t receive_to_end(void)
@@ -148,10 +136,9 @@ static size_t receive_to_end(void)
     return total;
 }
 
-START_TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
+TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    start_client(handle_path, NULL, NULL, "GET /large HTTP/1.1\r\n" HOST "\r\n");
     send_args s = {client.fd, NEXT, sizeof NEXT - 1, 100};
     weft_fiber f = weft_spin(send_repeatedly, &s);
     let_run();
@@ -159,43 +146,38 @@ START_TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
     ck_assert_int_eq(weft_await(f), 0);
     client_send(&client, "GET /last HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     ck_assert_uint_gt(receive_to_end(), LARGE);
-    ck_assert_ptr_nonnull(strstr(client.received, "[/last]"));
+    ck_assert_has(client.received, "[/last]");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(a_small_unread_body_is_skipped)
+TEST(a_small_unread_body_is_skipped)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "POST /a HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
-                         "POST /b HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
-                         "5\r\nhello\r\n0\r\nX: y\r\n\r\n" NEXT "POST /c HTTP/1.1\r\n" HOST
-                         "Content-Length: 5\r\n\r\nhe");
+    start_client(handle_path, NULL, NULL,
+                 "POST /a HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
+                 "POST /b HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                 "5\r\nhello\r\n0\r\nX: y\r\n\r\n" NEXT "POST /c HTTP/1.1\r\n" HOST
+                 "Content-Length: 5\r\n\r\nhe");
     client_expect(&client, "[/c]"); /* before the body has arrived */
     client_send(&client, "llo" NEXT);
-    while (count_in(client.received, "[/next]") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
-    ck_assert_ptr_null(strstr(client.received, "Connection: close"));
+    expect_times("[/next]", 2);
+    ck_assert_lacks(client.received, "Connection: close");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /* Send a body that is too large to skip. The reply must arrive while the client still sends. */
 static void expect_reply_while_sending(const char *head, size_t body_bytes)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, head);
+    start_client(handle_path, NULL, NULL, head);
     send_args s = {client.fd, large, 4096, body_bytes / 4096};
     weft_fiber f = weft_spin(send_repeatedly, &s);
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 200);
+    expect_status(200);
     ck_assert_str_eq(body_of(client.received), "[/]");
     (void)weft_stop(f, 0); /* the fiber may still send */
     client_close(&client);
     assert_nothing_pending();
 }
 
-START_TEST(a_large_unread_body_ends_the_connection_after_the_reply)
+TEST(a_large_unread_body_ends_the_connection_after_the_reply)
 {
     expect_reply_while_sending("POST / HTTP/1.1\r\n" HOST "Content-Length: 500000\r\n\r\n", 499712);
     expect_reply_while_sending("POST / HTTP/1.1\r\n" HOST "Content-Length: 900000000000\r\n\r\n",
@@ -203,7 +185,6 @@ START_TEST(a_large_unread_body_ends_the_connection_after_the_reply)
     expect_reply_while_sending(
         "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", LARGE);
 }
-END_TEST
 
 /* Return the bytes that malloc has allocated. */
 static size_t allocated_bytes(void)
@@ -224,100 +205,59 @@ static int read_body_at_once(weft_http_request *r, void *ctx)
 
 #define WHOLE_BYTES ((size_t)1 << 20)
 
-START_TEST(read_all_of_a_body_with_a_length_allocates_that_length)
-{
-    static char body[WHOLE_BYTES];
-    size_t used_bytes;
-    char head[128];
-    memset(body, 'b', sizeof body);
-    body[0] = 'a';
-    body[sizeof body - 1] = 'c';
-    client_open(&client, read_body_at_once, &used_bytes, NULL);
-    snprintf(head, sizeof head, "POST / HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n",
-             WHOLE_BYTES);
-    client_send(&client, head);
-    client_send_bytes(&client, body, sizeof body);
-    client_expect(&client, "1048576 ac");
-    ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10)); /* the body and the read buffer */
-    ck_assert_int_eq(client_close(&client), 0);
-}
-END_TEST
-
-START_TEST(read_all_of_a_chunked_body_frees_the_memory_of_its_growth)
+TEST(read_all_allocates_little_more_than_the_length_of_the_body)
 {
     static char chunk[4096];
-    size_t used_bytes;
     memset(chunk, 'a', sizeof chunk);
-    client_open(&client, read_body_at_once, &used_bytes, NULL);
-    client_send(&client, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
-    for (size_t i = 0; i < WHOLE_BYTES / sizeof chunk - 1; i++) {
-        client_send(&client, "1000\r\n");
-        client_send_bytes(&client, chunk, sizeof chunk);
-        client_send(&client, "\r\n");
+    for (int is_chunked = 0; is_chunked <= 1; is_chunked++) {
+        size_t used_bytes;
+        start_client(read_body_at_once, &used_bytes, NULL,
+                     is_chunked ? "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                                : "POST / HTTP/1.1\r\n" HOST "Content-Length: 1048576\r\n\r\n");
+        for (size_t i = is_chunked; i < WHOLE_BYTES / sizeof chunk; i++) {
+            client_send(&client, is_chunked ? "1000\r\n" : "");
+            client_send_bytes(&client, chunk, sizeof chunk);
+            client_send(&client, is_chunked ? "\r\n" : "");
+        }
+        client_send(&client, is_chunked ? "0\r\n\r\n" : "");
+        client_expect(&client, is_chunked ? "1044480 aa" : "1048576 aa");
+        ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10)); /* the body and the read buffer */
+        ck_assert_int_eq(client_close(&client), 0);
     }
-    client_send(&client, "0\r\n\r\n");
-    client_expect(&client, "1044480 aa");
-    ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10));
-    ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(the_last_reply_arrives_while_the_client_sends_more_requests)
+#define EXPECTING(path) \
+    "POST " path " HTTP/1.1\r\n" HOST "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+
+TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    send_args s = {client.fd, NEXT, sizeof NEXT - 1, 2000};
-    weft_fiber f = weft_spin(send_repeatedly, &s);
-    client_receive_all(&client);
-    ck_assert_str_eq(body_of(client.received), "[/]");
-    (void)weft_stop(f, 0); /* the fiber may still send */
+    start_client(handle_path, NULL, NULL, EXPECTING("/")); /* without the body */
+    expect_status(200);
+    ck_assert_has(client.received, "Connection: close");
     client_close(&client);
-}
-END_TEST
-
-START_TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
-{
-    static const char request[] = "POST %s HTTP/1.1\r\n" HOST "Content-Length: 5\r\n"
-                                  "Expect: 100-continue\r\n\r\n%s";
-    char text[256];
-    snprintf(text, sizeof text, request, "/", "");
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, text); /* without the body */
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 200);
-    ck_assert_ptr_nonnull(strstr(client.received, "Connection: close"));
-    client_close(&client);
-
-    snprintf(text, sizeof text, request, "/", "hello" NEXT);
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, text); /* with the body, which must not be parsed as a request */
+    /* With the body, which must not be parsed as a request. */
+    start_client(handle_path, NULL, NULL, EXPECTING("/") "hello" NEXT);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
     client_close(&client);
-
-    snprintf(text, sizeof text, request, "/read", "hello" NEXT);
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, text); /* with the body, which the handler reads */
+    /* With the body, which the handler reads. */
+    start_client(handle_path, NULL, NULL, EXPECTING("/read") "hello" NEXT);
     client_expect(&client, "[/next]");
-    ck_assert_ptr_nonnull(strstr(client.received, "read 5"));
+    ck_assert_has(client.received, "read 5");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
+TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
 {
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET / HTTP/1.0\r\n\r\n" NEXT);
+    start_client(handle_path, NULL, NULL, "GET / HTTP/1.0\r\n\r\n" NEXT);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
     client_close(&client);
-    client_open(&client, handle_path, NULL, NULL);
-    client_send(&client, "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" NEXT);
+    start_client(handle_path, NULL, NULL, "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" NEXT);
     client_expect(&client, "[/next]");
     ck_assert_uint_eq(count_in(client.received, "Connection: keep-alive"), 1);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /* Stages of a connection. Each is reached after the client has sent this text. */
 static const char *const stages[] = {
@@ -325,51 +265,39 @@ static const char *const stages[] = {
     "GET / HT",
     GET,
     "GET /stuck HTTP/1.1\r\n" HOST "\r\n",
-    "POST /read HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\nhello",
-    "POST /read HTTP/1.1\r\n" HOST "Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
-    "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
+    POST_READ "Content-Length: 9\r\n\r\nhello",
+    POST_READ "Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    POST_CHUNKED "5\r\nhel",
     "POST / HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\nhello",
     "GET /large HTTP/1.1\r\n" HOST "\r\n",
     "GET /large HTTP/1.1\r\n" HOST "\r\n" GET GET,
     "BAD\r\n\r\n",
 };
 
-START_TEST(cancelling_a_connection_at_any_stage_releases_everything)
+TEST(a_connection_that_is_cancelled_or_closed_at_any_stage_leaves_nothing_open)
 {
     warm_up();
-    for (size_t i = 0; i < COUNT_OF(stages); i++) {
-        size_t open = count_descriptors();
-        client_open(&client, handle_path, NULL, NULL);
-        client_send(&client, stages[i]);
-        let_run();
-        ck_assert_int_eq(weft_state_of(client.fiber), WEFT_WAITING);
-        ck_assert_int_eq(weft_cancel(client.fiber), 0);
-        (void)weft_await(client.fiber);
-        receive_to_end();
-        weft_close(client.fd);
-        assert_nothing_pending();
-        ck_assert_uint_eq(count_descriptors(), open);
-    }
-}
-END_TEST
-
-START_TEST(a_client_that_closes_at_any_stage_leaves_nothing_open)
-{
-    warm_up();
-    for (size_t i = 0; i < COUNT_OF(stages); i++) {
-        if (strstr(stages[i], "/stuck") != NULL)
+    for (size_t i = 0; i < 2 * COUNT_OF(stages); i++) {
+        bool is_cancelled = i % 2 == 0;
+        if (!is_cancelled && strstr(stages[i / 2], "/stuck") != NULL)
             continue; /* this handler does not use the connection */
         size_t open = count_descriptors();
-        client_open(&client, handle_path, NULL, NULL);
-        client_send(&client, stages[i]);
+        start_client(handle_path, NULL, NULL, stages[i / 2]);
         let_run();
-        weft_close(client.fd);
+        ck_assert_int_eq(weft_state_of(client.fiber), WEFT_WAITING);
+        if (is_cancelled)
+            ck_assert_int_eq(weft_cancel(client.fiber), 0);
+        else
+            weft_close(client.fd);
         (void)weft_await(client.fiber);
+        if (is_cancelled) {
+            receive_to_end();
+            weft_close(client.fd);
+        }
         assert_nothing_pending();
         ck_assert_uint_eq(count_descriptors(), open);
     }
 }
-END_TEST
 
 /* All log records as text. */
 static char logged[1024];
@@ -383,64 +311,58 @@ static void log_record(const weft_http_record *record, void *ctx)
              (int)record->bytes, record->reason[0] != '\0' ? " " : "", record->reason);
 }
 
-START_TEST(each_request_is_logged)
-{
-    const weft_http_options o = {.log = log_record};
-    client_exchange(&client, handle_path, NULL, &o,
-                    "GET /a?b HTTP/1.1\r\n" HOST "User-Agent: me\r\n\r\n"
-                    "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /.. HTTP/1.1\r\n" HOST
-                    "\r\n");
-    ck_assert_str_eq(logged, "unix GET /a?b me 11 200 4;unix HEAD /  10 200 0;unix GET /..  11 400 "
-                             "16 a path with an invalid character or above the root;");
-}
-END_TEST
+static const weft_http_options logging = {.log = log_record};
 
-START_TEST(a_refused_request_is_logged_with_its_reason)
+static void assert_logged(const char *request, const char *line)
 {
-    static const struct {
-        const char *text, *line;
-    } refused[] = {
-        {"GET /a?b HTTP/1.1\r\n\r\n", "unix GET /a?b  11 400 16 a missing Host header;"},
-        {"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-         "unix GET /a  11 400 16 several Host headers;"},
-        {"GET /a HTTP/1.1\r\n" HOST "a b: c\r\n\r\n", "unix GET /a  11 400 16 a malformed header;"},
-        {"POST /a HTTP/1.1\r\n" HOST "Content-Length: x\r\n\r\n",
-         "unix POST /a  11 400 16 a malformed header;"},
-        {"POST /a HTTP/1.0\r\n\r\n", "unix POST /a  10 411 20 a body without Content-Length;"},
-        {"GET /< HTTP/1.1\r\n" HOST "\r\n", "unix GET /<  0 400 16 a malformed request line;"},
-        {"GET /a HTTP/3.0\r\n", "unix GET /a  0 505 31 an HTTP version other than 1;"},
-        {"PRI /a HTTP/1.1\r\n\r\n", "unix PRI /a  0 501 20 the HTTP/2 method PRI;"},
-        {"\r\nG(T /a HTTP/1.1\r\n", "unix G(T /a  0 400 16 a malformed request line;"},
-        {"GE\001", "unix GE\001   0 400 16 a control character in the request line;"},
-        {"\026\003\001", "unix \026\003\001   0 400 16 a control character in the request line;"},
-        {"CONNECT a:1 HTTP/1.1\r\n" HOST "\r\n", "unix CONNECT a:1  11 501 20 the CONNECT method;"},
-    };
-    const weft_http_options o = {.log = log_record};
-    for (size_t i = 0; i < COUNT_OF(refused); i++) {
-        logged[0] = '\0';
-        client_exchange(&client, handle_path, NULL, &o, refused[i].text);
-        ck_assert_str_eq(logged, refused[i].line);
-    }
+    logged[0] = '\0';
+    client_exchange(&client, handle_path, NULL, &logging, request);
+    ck_assert_str_eq(logged, line);
 }
-END_TEST
 
-START_TEST(long_targets_and_late_headers_are_logged)
+TEST(each_request_is_logged)
+{
+    assert_logged(
+        "GET /a?b HTTP/1.1\r\n" HOST "User-Agent: me\r\n\r\n"
+        "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /.. HTTP/1.1\r\n" HOST "\r\n",
+        "unix GET /a?b me 11 200 4;unix HEAD /  10 200 0;unix GET /..  11 400 16 a path with "
+        "an invalid character or above the root;");
+}
+
+TEST(a_refused_request_is_logged_with_its_reason)
+{
+    EACH_PAIR(
+        assert_logged,
+        "GET /a?b HTTP/1.1\r\n\r\n -> unix GET /a?b  11 400 16 a missing Host header;",
+        "GET /a HTTP/1.1\r\n" HOST
+        "Host: b\r\n\r\n -> unix GET /a  11 400 16 several Host headers;",
+        "GET /a HTTP/1.1\r\n" HOST "a b: c\r\n\r\n -> unix GET /a  11 400 16 a malformed header;",
+        "POST /a HTTP/1.1\r\n" HOST
+        "Content-Length: x\r\n\r\n -> unix POST /a  11 400 16 a malformed header;",
+        "POST /a HTTP/1.0\r\n\r\n -> unix POST /a  10 411 20 a body without Content-Length;",
+        "GET /< HTTP/1.1\r\n" HOST "\r\n -> unix GET /<  0 400 16 a malformed request line;",
+        "GET /a HTTP/3.0\r\n -> unix GET /a  0 505 31 an HTTP version other than 1;",
+        "PRI /a HTTP/1.1\r\n\r\n -> unix PRI /a  0 501 20 the HTTP/2 method PRI;",
+        "\r\nG(T /a HTTP/1.1\r\n -> unix G(T /a  0 400 16 a malformed request line;",
+        "GE\001 -> unix GE   0 400 16 a control character in the request line;",
+        "\026\003\001 -> unix    0 400 16 a control character in the request line;",
+        "CONNECT a:1 HTTP/1.1\r\n" HOST "\r\n -> unix CONNECT a:1  11 501 20 the CONNECT method;");
+}
+
+TEST(long_targets_and_late_headers_are_logged)
 {
     const weft_http_options o = {.log = log_record,
                                  .limits = {.line_bytes_max = 12, .head_s = 0.02}};
     logged[0] = '\0';
     client_exchange(&client, handle_path, NULL, &o,
                     "GET /0123456789012345678901234567890123456789");
-    ck_assert_ptr_nonnull(strstr(logged, "unix GET /012345678"));
-    ck_assert_ptr_nonnull(strstr(logged, "  0 414 17 a request line that is too long;"));
+    ck_assert_has(logged, "unix GET /012345678", "  0 414 17 a request line that is too long;");
     logged[0] = '\0';
-    client_open(&client, handle_path, NULL, &o);
-    client_send(&client, "GET /a");
+    start_client(handle_path, NULL, &o, "GET /a");
     client_receive_all(&client);
     client_close(&client);
     ck_assert_str_eq(logged, "unix GET /a  0 408 20 headers arrived too slowly;");
 }
-END_TEST
 
 static int reply_method(weft_http_request *r, void *ctx)
 {
@@ -450,41 +372,13 @@ static int reply_method(weft_http_request *r, void *ctx)
                                       : weft_http_reply_status(r, 501);
 }
 
-START_TEST(an_unknown_method_reaches_the_handler)
+TEST(an_unknown_method_reaches_the_handler)
 {
-    client_exchange(&client, reply_method, NULL, NULL,
-                    "FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"
-                    "foo / HTTP/1.1\r\n" HOST "\r\n"
-                    "PURGE / HTTP/1.1\r\n" HOST "\r\n"
-                    "FOO / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    exchange(reply_method, "FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"
+                           "foo / HTTP/1.1\r\n" HOST "\r\n"
+                           "PURGE / HTTP/1.1\r\n" HOST "\r\n"
+                           "FOO / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     ck_assert_uint_eq(count_in(client.received, "\r\n\r\n[FOO]"), 2);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 501 "), 2);
     ck_assert_uint_eq(count_in(client.received, "Connection: close"), 1);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_client_that_half_closes_gets_its_reply,
-    &a_request_with_an_incomplete_head_gets_no_reply,
-    &a_request_with_an_incomplete_body_fails_in_the_handler,
-    &a_thousand_pipelined_requests_get_replies_in_order,
-    &a_client_may_send_requests_while_a_large_reply_is_pending,
-    &a_small_unread_body_is_skipped,
-    &a_large_unread_body_ends_the_connection_after_the_reply,
-    &read_all_of_a_body_with_a_length_allocates_that_length,
-    &read_all_of_a_chunked_body_frees_the_memory_of_its_growth,
-    &the_last_reply_arrives_while_the_client_sends_more_requests,
-    &a_100_continue_is_sent_only_if_the_handler_reads_the_body,
-    &in_http_1_0_a_connection_is_reused_only_after_keep_alive,
-    &cancelling_a_connection_at_any_stage_releases_everything,
-    &a_client_that_closes_at_any_stage_leaves_nothing_open,
-    &each_request_is_logged,
-    &a_refused_request_is_logged_with_its_reason,
-    &long_targets_and_late_headers_are_logged,
-    &an_unknown_method_reaches_the_handler,
-};
-
-int main(void)
-{
-    return run_suite("http_conn", tests, COUNT_OF(tests));
 }

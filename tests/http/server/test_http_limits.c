@@ -3,10 +3,9 @@
  * status of that limit, or loses its connection. test_http_serve.c tests the limits on connections.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #define REQUEST "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-
-static test_client client;
 
 static int reply_yes(weft_http_request *r, void *ctx)
 {
@@ -29,7 +28,7 @@ static void expect_refusal(int status)
     client_receive_all(&client);
     ck_assert_int_eq(status_of(client.received), status);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 "), 1);
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nConnection: close\r\n"));
+    ck_assert_has(client.received, "\r\nConnection: close\r\n");
     client_close(&client);
     assert_nothing_pending();
 }
@@ -39,99 +38,65 @@ static void expect_two_replies(void)
 {
     client_expect(&client, "\r\n\r\nyes");
     client_send(&client, REQUEST);
-    while (count_in(client.received, "\r\n\r\nyes") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    expect_times("\r\n\r\nyes", 2);
     ck_assert_int_eq(client_close(&client), 0);
 }
 
-START_TEST(a_request_line_over_its_limit_is_414)
+/* Assert that a request at a limit succeeds and that a request beyond the limit is refused. */
+static void assert_limit(const weft_http_options *o, int status, const char *at, const char *beyond)
 {
-    const weft_http_options o = {.limits = {.line_bytes_max = 40}};
-    char text[128];
-    for (int extra = 0; extra <= 1; extra++) { /* "GET /aaa HTTP/1.1" */
-        snprintf(text, sizeof text, "GET /%0*d HTTP/1.1\r\nHost: a\r\n\r\n",
-                 40 - (int)sizeof "GET / HTTP/1.1" + 1 + extra, 0);
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, text);
-        if (extra == 0)
-            expect_two_replies();
-        else
-            expect_refusal(414);
-    }
+    start_client(reply_yes, NULL, o, at);
+    expect_two_replies();
+    start_client(reply_yes, NULL, o, beyond);
+    expect_refusal(status);
 }
-END_TEST
 
-START_TEST(an_unterminated_request_line_is_414)
+TEST(a_head_over_a_limit_is_414_or_431)
 {
-    client_open(&client, reply_yes, NULL, NULL);
-    client_send(&client, "GET /");
+    /* 39 bytes in a line, 50 bytes in a head, and 3 fields. */
+    assert_limit(&(weft_http_options){.limits = {.line_bytes_max = 39}}, 414,
+                 "GET /3456789012345678901234567 HTTP/1.1\r\nHost: a\r\n\r\n",
+                 "GET /34567890123456789012345678 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_limit(&(weft_http_options){.limits = {.head_bytes_max = 50}}, 431,
+                 "GET / HTTP/1.1\r\nHost: a\r\nX: 345678901234567890\r\n\r\n",
+                 "GET / HTTP/1.1\r\nHost: a\r\nX: 3456789012345678901\r\n\r\n");
+    assert_limit(&(weft_http_options){.limits = {.headers_max = 3}}, 431,
+                 "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nX: y\r\n\r\n",
+                 "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nX: y\r\nX: y\r\n\r\n");
+}
+
+TEST(an_unterminated_request_line_is_414)
+{
+    start_client(reply_yes, NULL, NULL, "GET /");
     for (int i = 0; i < 1024; i++)
         client_send(&client, "0123456789");
     expect_refusal(414);
 }
-END_TEST
 
-START_TEST(headers_with_too_many_bytes_are_431)
+static const weft_http_options eight_bytes = {.limits = {.body_bytes_max = 8}};
+
+static void assert_body_refused(const char *request)
 {
-    const weft_http_options o = {.limits = {.head_bytes_max = 100}};
-    char text[256];
-    int before = (int)sizeof "GET / HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n" - 1;
-    for (int extra = 0; extra <= 1; extra++) {
-        snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: a\r\nX: %0*d\r\n\r\n",
-                 100 - before + extra, 0);
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, text);
-        if (extra == 0)
-            expect_two_replies();
-        else
-            expect_refusal(431);
-    }
+    start_client(reply_body_length, NULL, &eight_bytes, request);
+    expect_refusal(413);
 }
-END_TEST
 
-START_TEST(too_many_headers_are_431)
-{
-    const weft_http_options o = {.limits = {.headers_max = 20}};
-    for (int extra = 0; extra <= 1; extra++) {
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, "GET / HTTP/1.1\r\nHost: a\r\n");
-        for (int i = 0; i < 19 + extra; i++)
-            client_send(&client, "X: y\r\n");
-        client_send(&client, "\r\n");
-        if (extra == 0)
-            expect_two_replies();
-        else
-            expect_refusal(431);
-    }
-}
-END_TEST
+#define POST "POST / HTTP/1.1\r\nHost: a\r\n"
+#define POST_CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
 
-START_TEST(a_body_over_its_limit_is_413)
+TEST(a_body_over_its_limit_is_413)
 {
-    static const char *const over[] = {
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n123456789" REQUEST,
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-        "4\r\n1234\r\n5\r\n12345\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-        "9\r\n123456789\r\n0\r\n\r\n" REQUEST,
-    };
-    const weft_http_options o = {.limits = {.body_bytes_max = 8}};
-    for (size_t i = 0; i < COUNT_OF(over); i++) {
-        client_open(&client, reply_body_length, NULL, &o);
-        client_send(&client, over[i]);
-        expect_refusal(413);
-    }
-    client_open(&client, reply_body_length, NULL, &o);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n12345678"
-                         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-                         "4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n");
-    while (count_in(client.received, "8 bytes") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    EACH_TEXT(assert_body_refused, POST "Content-Length: 9\r\n\r\n",
+              POST "Content-Length: 9\r\n\r\n123456789" REQUEST,
+              POST "Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+              POST_CHUNKED "4\r\n1234\r\n5\r\n12345\r\n",
+              POST_CHUNKED "9\r\n123456789\r\n0\r\n\r\n" REQUEST);
+    start_client(reply_body_length, NULL, &eight_bytes,
+                 POST "Content-Length: 8\r\n\r\n12345678" POST_CHUNKED
+                      "4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n");
+    expect_times("8 bytes", 2);
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 static int raise_body_limit(weft_http_request *r, void *ctx)
 {
@@ -141,140 +106,107 @@ static int raise_body_limit(weft_http_request *r, void *ctx)
     return rc;
 }
 
-START_TEST(a_handler_may_change_the_limit_of_a_body)
+TEST(a_handler_may_change_the_limit_of_a_body)
 {
-    const weft_http_options o = {.limits = {.body_bytes_max = 8}};
-    client_open(&client, raise_body_limit, NULL, &o);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
+    start_client(raise_body_limit, NULL, &eight_bytes, POST "Content-Length: 10\r\n\r\n0123456789");
     client_expect(&client, "10 bytes");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(the_last_reply_of_a_connection_has_connection_close)
+TEST(the_last_reply_of_a_connection_has_connection_close)
 {
     const weft_http_options o = {.limits = {.requests_max = 3}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST REQUEST REQUEST REQUEST REQUEST);
+    start_client(reply_yes, NULL, &o, REQUEST REQUEST REQUEST REQUEST REQUEST);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 200 OK"), 3);
     ck_assert_uint_eq(count_in(client.received, "Connection: close"), 1);
-    const char *third = strstr(client.received, "Connection: close");
-    ck_assert_ptr_null(strstr(third, "HTTP/1.1"));
+    ck_assert_lacks(strstr(client.received, "Connection: close"), "HTTP/1.1");
     client_close(&client);
 }
-END_TEST
 
-START_TEST(a_client_that_sends_nothing_is_closed_without_a_reply)
+TEST(a_client_that_sends_nothing_is_closed_and_incomplete_headers_are_408)
 {
-    const weft_http_options o = {.limits = {.first_byte_s = 0.02, .idle_s = INFINITY}};
-    client_open(&client, reply_yes, NULL, &o);
+    const weft_http_options silent = {.limits = {.first_byte_s = 0.02, .idle_s = INFINITY}};
+    const weft_http_options late = {.limits = {.head_s = 0.02}};
+    start_client(reply_yes, NULL, &silent, "");
     ck_assert_str_eq(client_receive_all(&client), "");
     ck_assert_int_eq(client_close(&client), 0);
     assert_nothing_pending();
-}
-END_TEST
-
-START_TEST(headers_that_do_not_arrive_in_time_are_408)
-{
-    const weft_http_options o = {.limits = {.head_s = 0.02}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, "GET / HTTP/1.1\r\nHost:");
+    start_client(reply_yes, NULL, &late, "GET / HTTP/1.1\r\nHost:");
     expect_refusal(408);
 }
-END_TEST
 
-/* Send headers slowly until the fiber is stopped or the connection fails. */
-static weft_value drip_headers(void *arg)
-{
-    const test_client *to = arg;
-    while (weft_send(to->fd, "X: y\r\n", 6, MSG_NOSIGNAL) > 0 && weft_sleep(0.001) == 0)
-        ;
-    return 0;
-}
-
-START_TEST(headers_that_arrive_slowly_are_408)
-{
-    const weft_http_options o = {
-        .limits = {.head_s = 0.05, .headers_max = SIZE_MAX, .head_bytes_max = SIZE_MAX}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, "GET / HTTP/1.1\r\n");
-    weft_fiber send_slowly = weft_spin(drip_headers, &client);
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 408);
-    ck_assert_int_eq(weft_stop(send_slowly, 0), 0);
-    client_close(&client);
-}
-END_TEST
-
-START_TEST(an_idle_connection_is_closed_after_idle_s)
-{
-    const weft_http_options o = {.limits = {.idle_s = 0.02, .first_byte_s = INFINITY}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
-    client_receive_all(&client);
-    ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
-    ck_assert_ptr_null(strstr(client.received, "Connection: close"));
-    ck_assert_int_eq(client_close(&client), 0);
-    assert_nothing_pending();
-}
-END_TEST
-
-/* The sleep is longer than the time after which an idle connection frees its buffers. */
-START_TEST(a_connection_that_was_idle_for_one_second_still_works)
-{
-    const weft_http_options o = {.limits = {.idle_s = INFINITY}};
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
-    client_expect(&client, "yes");
-    weft_sleep(is_sim() ? 1.5 : 1.01);
-    expect_two_replies();
-}
-END_TEST
-
-/* The argument of a fiber that sends bytes at a steady rate until all are sent. */
+/* Send a text of the client at a steady rate, until the fiber is stopped or the connection fails. */
 typedef struct slow_sender {
-    int fd;
-    size_t bytes, at_once;
+    const char *text;
+    size_t bytes;
     double every_s;
 } slow_sender;
 
 static weft_value send_slowly(void *arg)
 {
-    static const char filler[4096];
     const slow_sender *d = arg;
-    for (size_t sent = 0; sent < d->bytes; sent += d->at_once) {
-        if (weft_send(d->fd, filler, d->at_once, MSG_NOSIGNAL) < 0 || weft_sleep(d->every_s) < 0)
-            break;
-    }
+    while (weft_send(client.fd, d->text, d->bytes, MSG_NOSIGNAL) > 0 && weft_sleep(d->every_s) == 0)
+        ;
     return 0;
 }
 
-static void upload_slowly(const weft_http_options *o, size_t at_once, double every_s, ssize_t *n)
+TEST(headers_that_arrive_slowly_are_408)
 {
-    client_open(&client, reply_body_length, n, o);
-    slow_sender d = {client.fd, 10000, at_once, every_s};
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
-    weft_fiber f = weft_spin(send_slowly, &d);
-    while (strstr(client.received, "\r\n\r\n") == NULL)
-        ck_assert_int_gt(client_receive_some(&client), 0);
+    const weft_http_options o = {
+        .limits = {.head_s = 0.05, .headers_max = SIZE_MAX, .head_bytes_max = SIZE_MAX}};
+    start_client(reply_yes, NULL, &o, "GET / HTTP/1.1\r\n");
+    weft_fiber f = weft_spin(send_slowly, &(slow_sender){"X: y\r\n", 6, 0.001});
+    expect_status(408);
     ck_assert_int_eq(weft_stop(f, 0), 0);
     client_close(&client);
 }
 
-START_TEST(a_body_below_the_minimum_rate_is_408)
+TEST(an_idle_connection_is_closed_after_idle_s)
+{
+    const weft_http_options o = {.limits = {.idle_s = 0.02, .first_byte_s = INFINITY}};
+    start_client(reply_yes, NULL, &o, REQUEST);
+    client_receive_all(&client);
+    ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
+    ck_assert_lacks(client.received, "Connection: close");
+    ck_assert_int_eq(client_close(&client), 0);
+    assert_nothing_pending();
+}
+
+/* The sleep is longer than the time after which an idle connection frees its buffers. */
+TEST(a_connection_that_was_idle_for_one_second_still_works)
+{
+    const weft_http_options o = {.limits = {.idle_s = INFINITY}};
+    if (!is_sim()) /* there a_client_that_leaves_a_reply_unread covers this */
+        return;
+    start_client(reply_yes, NULL, &o, REQUEST);
+    client_expect(&client, "yes");
+    weft_sleep(1.5);
+    expect_two_replies();
+}
+
+static void upload_slowly(const weft_http_options *o, size_t at_once, double every_s, ssize_t *n)
+{
+    static const char filler[4096];
+    start_client(reply_body_length, n, o, POST "Content-Length: 10000\r\n\r\n");
+    weft_fiber f = weft_spin(send_slowly, &(slow_sender){filler, at_once, every_s});
+    client_expect(&client, "\r\n\r\n");
+    ck_assert_int_eq(weft_stop(f, 0), 0);
+    client_close(&client);
+}
+
+TEST(a_body_below_the_minimum_rate_is_408)
 {
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 1e6, .slow_s = 0.05}};
     ssize_t n = 0;
     upload_slowly(&o, 1, 0.002, &n);
     ck_assert_int_eq(n, -ETIMEDOUT);
     ck_assert_int_eq(status_of(client.received), 408);
-    ck_assert_ptr_nonnull(strstr(client.received, "Connection: close"));
+    ck_assert_has(client.received, "Connection: close");
 }
-END_TEST
 
 /* Only on sim: with virtual time the load of the machine does not affect the result. */
-START_TEST(a_long_body_at_the_minimum_rate_is_accepted)
+TEST(a_long_body_at_the_minimum_rate_is_accepted)
 {
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 100, .slow_s = 5}};
     ssize_t n = 0;
@@ -285,7 +217,6 @@ START_TEST(a_long_body_at_the_minimum_rate_is_accepted)
     upload_slowly(&o, 100, 1.2, &n);
     ck_assert_int_eq(n, -ETIMEDOUT);
 }
-END_TEST
 
 #define LARGE ((size_t)4 << 20)
 static char large[LARGE];
@@ -307,21 +238,20 @@ static int write_large_in_pieces(weft_http_request *r, void *ctx)
     return rc < 0 ? (int)rc : 0;
 }
 
-START_TEST(a_client_that_does_not_read_its_reply_is_disconnected)
+static weft_http_handler *const large_handlers[] = {reply_large, write_large_in_pieces};
+
+TEST(a_client_that_does_not_read_its_reply_is_disconnected)
 {
-    static weft_http_handler *const handlers[] = {reply_large, write_large_in_pieces};
     const weft_http_options o = {.limits = {.slow_s = 0.05}};
-    for (size_t i = 0; i < COUNT_OF(handlers); i++) {
+    for (size_t i = 0; i < COUNT_OF(large_handlers); i++) {
         int rc = 0;
-        client_open(&client, handlers[i], &rc, &o);
-        client_send(&client, REQUEST);
+        start_client(large_handlers[i], &rc, &o, REQUEST);
         (void)weft_await(client.fiber);
         ck_assert_int_eq(rc, -ETIMEDOUT);
         weft_close(client.fd);
         assert_nothing_pending();
     }
 }
-END_TEST
 
 /* Read at_once bytes every every_s seconds until the end. Return the number of bytes. */
 static size_t read_slowly(size_t at_once, double every_s)
@@ -336,59 +266,46 @@ static size_t read_slowly(size_t at_once, double every_s)
     return total;
 }
 
-START_TEST(a_long_reply_at_the_minimum_rate_is_sent_completely)
+/* Only on sim: with virtual time the load of the machine does not affect the result. */
+TEST(a_reply_is_sent_completely_at_the_minimum_rate_and_aborted_below_it)
 {
-    static weft_http_handler *const handlers[] = {reply_large, write_large_in_pieces};
     const weft_http_options o = {.limits = {.body_bytes_per_s_min = 1000, .slow_s = 20}};
+    int rc;
     if (!is_sim())
         return;
-    for (size_t i = 0; i < COUNT_OF(handlers); i++) {
-        int rc = -1;
-        client_open(&client, handlers[i], &rc, &o);
-        client_send(&client, REQUEST);
+    for (size_t i = 0; i < COUNT_OF(large_handlers); i++) {
+        rc = -1;
+        start_client(large_handlers[i], &rc, &o, REQUEST);
         weft_shutdown(client.fd, SHUT_WR);
         ck_assert_uint_gt(read_slowly(8192, 4), LARGE); /* 2,048 s */
         ck_assert_int_ge(rc, 0);
         client_close(&client);
     }
-}
-END_TEST
-
-START_TEST(a_reply_below_the_minimum_rate_is_aborted)
-{
-    const weft_http_options o = {.limits = {.body_bytes_per_s_min = 1000, .slow_s = 5}};
-    int rc = 0;
-    if (!is_sim())
-        return;
-    client_open(&client, reply_large, &rc, &o);
-    client_send(&client, REQUEST);
+    start_client(reply_large, &rc, &o, REQUEST);
     ck_assert_uint_lt(read_slowly(512, 1), LARGE);
     ck_assert_int_eq(rc, -ETIMEDOUT);
     client_close(&client);
 }
-END_TEST
 
-START_TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
+/* An idle connection frees its buffers after 1 s. */
+TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
 {
     const weft_http_options o = {.limits = {.slow_s = 0.05, .idle_s = 3600}};
+    static test_client idle;
     if (is_sim())
         return;
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
-    ck_assert_int_eq(weft_await(client.fiber), 0);
+    client_open(&idle, reply_yes, NULL, &o);
+    client_send(&idle, REQUEST);
+    client_expect(&idle, "\r\n\r\nyes");
+    start_client(reply_yes, NULL, &o, REQUEST);
+    ck_assert_int_eq(weft_await(client.fiber), 0); /* after more than 1 s */
     weft_close(client.fd);
+    idle.received_bytes = 0; /* only idle_s applies to a client that has read its reply */
+    client_send(&idle, REQUEST);
+    client_expect(&idle, "\r\n\r\nyes");
+    ck_assert_int_eq(client_close(&idle), 0);
     assert_nothing_pending();
-    /* After the response is read, only idle_s applies. */
-    client_open(&client, reply_yes, NULL, &o);
-    client_send(&client, REQUEST);
-    client_expect(&client, "\r\n\r\nyes");
-    weft_sleep(1.2); /* an idle connection frees its buffers after 1 s */
-    client_send(&client, REQUEST);
-    while (count_in(client.received, "\r\n\r\nyes") < 2)
-        ck_assert_int_gt(client_receive_some(&client), 0);
-    ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
 /*
  * Fill the socket buffer of the server before reading the body. /much leaves bytes in the server's
@@ -399,28 +316,26 @@ static int fill_buffers_then_read_body(weft_http_request *r, void *ctx)
     static const char much[8000];
     if (strcmp(weft_http_path(r), "/much") == 0)
         return weft_http_reply(r, 200, NULL, much, sizeof much);
-    WEFT_MOVE_ON_AFTER(0.1)
+    WEFT_MOVE_ON_AFTER(0.03)
         while (weft_write(client.server_fd, much, sizeof much) > 0)
             ;
     return reply_body_length(r, ctx);
 }
 
-START_TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected)
+TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected)
 {
-    const weft_http_options o = {.limits = {.slow_s = 0.2}};
+    const weft_http_options o = {.limits = {.slow_s = 0.05}};
     ssize_t read = 0;
-    client_open(&client, fill_buffers_then_read_body, &read, &o);
-    client_send(&client, "GET /much HTTP/1.1\r\nHost: a\r\n\r\n"
-                         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    start_client(fill_buffers_then_read_body, &read, &o,
+                 "GET /much HTTP/1.1\r\nHost: a\r\n\r\n" POST "Content-Length: 5\r\n\r\n");
     ck_assert_int_eq(weft_await(client.fiber), 0);
     ck_assert_int_eq(read, -ETIMEDOUT);
     weft_close(client.fd);
     assert_nothing_pending();
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
-START_TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
+TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
 {
     static const char *const sent[] = {"", "\026\003\001", REQUEST};
     char *cert, *key;
@@ -430,10 +345,9 @@ START_TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
     ck_assert_ptr_nonnull(tls);
     const weft_http_options o = {.limits = {.head_s = 0.05}, .tls = tls};
     for (size_t i = 0; i < COUNT_OF(sent); i++) {
-        client_open(&client, reply_yes, NULL, &o);
-        client_send(&client, sent[i]);
+        start_client(reply_yes, NULL, &o, sent[i]);
         client_receive_all(&client);
-        ck_assert_ptr_null(strstr(client.received, "yes"));
+        ck_assert_lacks(client.received, "yes");
         ck_assert_int_lt(client_close(&client), 0);
         assert_nothing_pending();
     }
@@ -441,24 +355,21 @@ START_TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
     free(cert);
     free(key);
 }
-END_TEST
 #endif
 
-START_TEST(infinite_limits_disable_all_checks)
+TEST(infinite_limits_disable_all_checks)
 {
     const weft_http_options o = {.limits = {SIZE_MAX, SIZE_MAX, SIZE_MAX, UINT64_MAX, SIZE_MAX,
                                             SIZE_MAX, SIZE_MAX, INFINITY, INFINITY, INFINITY,
                                             1e-300, INFINITY}};
-    client_open(&client, reply_body_length, NULL, &o);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab");
+    start_client(reply_body_length, NULL, &o, POST "Content-Length: 3\r\n\r\nab");
     let_run();
     client_send(&client, "c");
     client_expect(&client, "3 bytes");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(invalid_limits_are_einval)
+TEST(invalid_limits_are_einval)
 {
     const weft_http_options bad[] = {
         {.limits = {.head_s = -1}},
@@ -474,37 +385,4 @@ START_TEST(invalid_limits_are_einval)
         ck_assert_str_eq(client_receive_all(&client), "");
         ck_assert_int_eq(client_close(&client), -EINVAL);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_request_line_over_its_limit_is_414,
-    &an_unterminated_request_line_is_414,
-    &headers_with_too_many_bytes_are_431,
-    &too_many_headers_are_431,
-    &a_body_over_its_limit_is_413,
-    &a_handler_may_change_the_limit_of_a_body,
-    &the_last_reply_of_a_connection_has_connection_close,
-    &a_client_that_sends_nothing_is_closed_without_a_reply,
-    &headers_that_do_not_arrive_in_time_are_408,
-    &headers_that_arrive_slowly_are_408,
-    &an_idle_connection_is_closed_after_idle_s,
-    &a_connection_that_was_idle_for_one_second_still_works,
-    &a_body_below_the_minimum_rate_is_408,
-    &a_long_body_at_the_minimum_rate_is_accepted,
-    &a_client_that_does_not_read_its_reply_is_disconnected,
-    &a_long_reply_at_the_minimum_rate_is_sent_completely,
-    &a_reply_below_the_minimum_rate_is_aborted,
-    &a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle,
-    &a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected,
-#ifdef WEFT_HAS_TLS
-    &a_client_that_does_not_finish_its_handshake_in_time_is_closed,
-#endif
-    &infinite_limits_disable_all_checks,
-    &invalid_limits_are_einval,
-};
-
-int main(void)
-{
-    return run_suite("http_limits", tests, COUNT_OF(tests));
 }

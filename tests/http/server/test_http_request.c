@@ -3,11 +3,10 @@
  * proxies. Also upgrades to another protocol and server-sent events.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
-
-static test_client client;
 
 static const char *text_or_dash(const char *text)
 {
@@ -26,22 +25,19 @@ static int reply_fields(weft_http_request *r, void *ctx)
         text_or_dash(weft_http_cookie(r, "c")), text_or_dash(weft_http_cookie(r, "d")));
 }
 
-START_TEST(forms_queries_and_cookies_are_decoded)
+TEST(forms_queries_and_cookies_are_decoded)
 {
-    client_exchange(&client, reply_fields, NULL, NULL,
-                    "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST
-                    "Cookie: c=1; x\r\nCookie: d=\"2\"\r\n"
-                    "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n"
-                    "Content-Length: 13\r\n\r\na=x%26y&b=1+2");
+    exchange(reply_fields,
+             "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST "Cookie: c=1; x\r\nCookie: d=\"2\"\r\n"
+             "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n"
+             "Content-Length: 13\r\n\r\na=x%26y&b=1+2");
     ck_assert_str_eq(body_of(client.received), "form x&y 1 2 0 query A b - cookie 1 2");
-    client_exchange(&client, reply_fields, NULL, NULL,
-                    "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
-                    "Content-Length: 3\r\n\r\na=x");
+    exchange(reply_fields, "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
+                           "Content-Length: 3\r\n\r\na=x");
     char expected[64];
     snprintf(expected, sizeof expected, "form - - %d query  - cookie - -", -EINVAL);
     ck_assert_str_eq(body_of(client.received), expected);
 }
-END_TEST
 
 static int set_cookies(weft_http_request *r, void *ctx)
 {
@@ -52,14 +48,12 @@ static int set_cookies(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "set");
 }
 
-START_TEST(each_cookie_has_its_own_header)
+TEST(each_cookie_has_its_own_header)
 {
-    client_exchange(&client, set_cookies, NULL, NULL, GET);
+    exchange(set_cookies, GET);
     ck_assert_uint_eq(count_in(client.received, "\r\nSet-Cookie: "), 2);
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nSet-Cookie: b=2\r\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "HttpOnly"));
+    ck_assert_has(client.received, "\r\nSet-Cookie: b=2\r\n", "HttpOnly");
 }
-END_TEST
 
 static int reply_origin(weft_http_request *r, void *ctx)
 {
@@ -68,28 +62,19 @@ static int reply_origin(weft_http_request *r, void *ctx)
                                 weft_http_peer(r));
 }
 
-START_TEST(forwarding_headers_count_only_from_a_trusted_proxy)
+static void assert_origin(const weft_http_options *o, const char *request, const char *origin)
+{
+    client_exchange(&client, reply_origin, NULL, o, request);
+    ck_assert_str_eq(body_of(client.received), origin);
+}
+
+/* By default only X-Forwarded-For is trusted: nginx forwards the other headers unchanged. */
+TEST(only_trusted_headers_of_a_trusted_proxy_count)
 {
     static const char request[] =
         "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\n"
-        "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n\r\n";
-    const weft_http_options trusts_unix = {.trusted_peers = "unix, 10.0.0.0/8"};
-    const weft_http_options trusts_loopback = {.trusted_peers = "127.0.0.1"};
-    client_exchange(&client, reply_origin, NULL, NULL, request);
-    ck_assert_str_eq(body_of(client.received), "http a unix");
-    client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
-    ck_assert_str_eq(body_of(client.received), "http a unix");
-    client_exchange(&client, reply_origin, NULL, &trusts_unix, request);
-    /* By default only X-Forwarded-For is trusted: nginx forwards the other headers unchanged. */
-    ck_assert_str_eq(body_of(client.received), "http a 192.0.2.1");
-}
-END_TEST
-
-START_TEST(only_trusted_headers_of_a_trusted_proxy_count)
-{
-    static const char request[] = "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 192.0.2.1\r\n"
-                                  "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
-                                  "Forwarded: for=192.0.2.2;host=c.org;proto=https\r\n\r\n";
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
+        "Forwarded: for=192.0.2.2;host=c.org;proto=https\r\n\r\n";
     static const struct {
         const char *headers, *origin;
     } cases[] = {
@@ -103,21 +88,21 @@ START_TEST(only_trusted_headers_of_a_trusted_proxy_count)
         {"X-Forwarded-For, Forwarded", "https c.org 192.0.2.2"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        const weft_http_options o = {.trusted_peers = "unix", .trusted_headers = cases[i].headers};
-        client_exchange(&client, reply_origin, NULL, &o, request);
-        ck_assert_str_eq(body_of(client.received), cases[i].origin);
-        const weft_http_options trusts_loopback = {.trusted_peers = "::1",
-                                                   .trusted_headers = cases[i].headers};
-        client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
-        ck_assert_str_eq(body_of(client.received), "http a unix");
+        static const char *const others[] = {NULL, "::1", "127.0.0.1"};
+        weft_http_options o = {.trusted_peers = "unix, 10.0.0.0/8",
+                               .trusted_headers = cases[i].headers};
+        assert_origin(&o, request, cases[i].origin);
+        for (size_t k = 0; k < COUNT_OF(others); k++) {
+            o.trusted_peers = others[k];
+            assert_origin(&o, request, "http a unix");
+        }
     }
     const weft_http_options bad = {.trusted_headers = "X-Forwarded-For, Host"};
     ck_assert_int_eq(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
-START_TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
+TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
 {
     static const struct {
         const char *fields, *origin;
@@ -136,35 +121,24 @@ START_TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ig
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char text[256];
         snprintf(text, sizeof text, "GET / HTTP/1.1\r\n" HOST "%s\r\n", cases[i].fields);
-        client_exchange(&client, reply_origin, NULL, &o, text);
-        ck_assert_str_eq(body_of(client.received), cases[i].origin);
+        assert_origin(&o, text, cases[i].origin);
     }
 }
-END_TEST
 
-START_TEST(the_last_value_of_a_forwarding_header_counts)
+TEST(the_last_value_of_a_forwarding_header_and_an_absolute_target_count)
 {
-    const weft_http_options trusts_unix = {
-        .trusted_peers = "unix",
-        .trusted_headers = "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
-    client_exchange(&client, reply_origin, NULL, &trusts_unix,
-                    "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
-                    "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
-                    "X-Forwarded-For: 192.0.2.1\r\n"
-                    "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n");
-    ck_assert_str_eq(body_of(client.received), "http b.org 192.0.2.1");
+    const weft_http_options o = {.trusted_peers = "unix",
+                                 .trusted_headers =
+                                     "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
+    assert_origin(&o,
+                  "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
+                  "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
+                  "X-Forwarded-For: 192.0.2.1\r\n"
+                  "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n",
+                  "http b.org 192.0.2.1");
+    assert_origin(NULL, "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n", "http b.org unix");
+    assert_origin(NULL, "GET / HTTP/1.0\r\n\r\n", "http  unix");
 }
-END_TEST
-
-START_TEST(the_host_of_an_absolute_target_replaces_the_host_header)
-{
-    client_exchange(&client, reply_origin, NULL, NULL,
-                    "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
-    ck_assert_str_eq(body_of(client.received), "http b.org unix");
-    client_exchange(&client, reply_origin, NULL, NULL, "GET / HTTP/1.0\r\n\r\n");
-    ck_assert_str_eq(body_of(client.received), "http  unix");
-}
-END_TEST
 
 static int upgrade_to_echo(weft_http_request *r, void *ctx)
 {
@@ -180,24 +154,22 @@ static int upgrade_to_echo(weft_http_request *r, void *ctx)
     return weft_stream_flush(stream);
 }
 
-START_TEST(an_upgraded_stream_includes_input_that_already_arrived)
+TEST(an_upgraded_stream_includes_input_that_already_arrived)
 {
     int rc = 0;
-    client_open(&client, upgrade_to_echo, &rc, NULL);
-    client_send(&client, "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
-                         "Upgrade: other, Echo\r\n\r\none\nGET / HTTP/1.1\nthr");
+    start_client(upgrade_to_echo, &rc, NULL,
+                 "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
+                 "Upgrade: other, Echo\r\n\r\none\nGET / HTTP/1.1\nthr");
     client_expect(&client, "<GET / HTTP/1.1>\n");
     client_send(&client, "ee\n");
     weft_shutdown(client.fd, SHUT_WR);
-    client_receive_all(&client);
-    ck_assert_int_eq(status_of(client.received), 101);
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nUpgrade: echo\r\n"));
+    expect_status(101);
+    ck_assert_has(client.received, "\r\nUpgrade: echo\r\n");
     ck_assert_str_eq(body_of(client.received), "<one>\n<GET / HTTP/1.1>\n<three>\n");
     ck_assert_int_eq(client_close(&client), 0);
 }
-END_TEST
 
-START_TEST(an_upgrade_that_the_client_did_not_request_is_einval)
+TEST(an_upgrade_that_the_client_did_not_request_is_einval)
 {
     static const char *const requests[] = {
         GET,
@@ -215,7 +187,6 @@ START_TEST(an_upgrade_that_the_client_did_not_request_is_einval)
         ck_assert_int_eq(status_of(client.received), 400);
     }
 }
-END_TEST
 
 static int send_events(weft_http_request *r, void *ctx)
 {
@@ -231,37 +202,15 @@ static int send_events(weft_http_request *r, void *ctx)
     return *rc;
 }
 
-START_TEST(events_are_sent_without_buffering_until_the_client_closes)
+TEST(events_are_sent_without_buffering_until_the_client_closes)
 {
     int rc = 0;
-    client_open(&client, send_events, &rc, NULL);
-    client_send(&client, GET);
+    start_client(send_events, &rc, NULL, GET);
     client_expect(&client, "data: again\n\n");
-    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Type: text/event-stream\r\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "event: name\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "id: 7\n"));
-    ck_assert_ptr_nonnull(strstr(client.received, "data: two\n"));
+    ck_assert_has(client.received, "\r\nContent-Type: text/event-stream\r\n", "event: name\n",
+                  "id: 7\n", "data: two\n");
     ck_assert_uint_eq(count_in(client.received, "data: again"), 1);
     client_close(&client);
     ck_assert_int_lt(rc, 0);
     assert_nothing_pending();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &forms_queries_and_cookies_are_decoded,
-    &each_cookie_has_its_own_header,
-    &forwarding_headers_count_only_from_a_trusted_proxy,
-    &only_trusted_headers_of_a_trusted_proxy_count,
-    &forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored,
-    &the_last_value_of_a_forwarding_header_counts,
-    &the_host_of_an_absolute_target_replaces_the_host_header,
-    &an_upgraded_stream_includes_input_that_already_arrived,
-    &an_upgrade_that_the_client_did_not_request_is_einval,
-    &events_are_sent_without_buffering_until_the_client_closes,
-};
-
-int main(void)
-{
-    return run_suite("http_request", tests, COUNT_OF(tests));
 }

@@ -3,12 +3,16 @@
  * connection. The other tests of the server use one connection.
  */
 #include "http/http_support.h"
+#include "support/suite.h"
+#include "support/tls_support.h"
 
 #include <netinet/tcp.h>
 
 #define HOST "Host: a\r\n"
-#define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
-#define WAIT "GET /wait HTTP/1.1\r\n" HOST "\r\n"
+#define GET_PATH(path) "GET " path " HTTP/1.1\r\n" HOST "\r\n"
+#define GET GET_PATH("/")
+#define WAIT GET_PATH("/wait")
+#define CLOSE "Connection: close\r\n\r\n"
 
 static test_server s;
 static test_client a, b, c;
@@ -55,21 +59,61 @@ static int handle_path(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "[%s]", path);
 }
 
-static void exchange(test_client *client, const char *request, const char *expected)
+static void open_server(const weft_http_options *options)
 {
-    client->received_bytes = 0;
-    client->received[0] = '\0';
-    client_send(client, request);
-    client_expect(client, expected);
+    server_open(&s, handle_path, NULL, options);
+}
+
+static void close_server(void)
+{
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    assert_nothing_pending();
+}
+
+/* Connect from address 127.0.0.1 + offset, with a receive buffer of room bytes unless 0. */
+static void connect_with(test_client *to, unsigned offset, int room)
+{
+    endpoint own = tcp_endpoint();
+    own.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + offset);
+    *to = (test_client){.fd = socket_for(&s.address)};
+    if (room > 0)
+        ck_assert_int_eq(setsockopt(to->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+    ck_assert_int_eq(bind(to->fd, &own.u.any, own.bytes), 0);
+    ck_assert_int_eq(weft_connect(to->fd, &s.address.u.any, s.address.bytes), 0);
+}
+
+static void connect_and_send(test_client *to, const char *request)
+{
+    server_connect(&s, to);
+    client_send(to, request);
+}
+
+static void get_root(test_client *from)
+{
+    from->received_bytes = 0;
+    from->received[0] = '\0';
+    client_send(from, GET);
+    client_expect(from, "[/]");
 }
 
 /* Assert that the server closes the connection without sending more. */
-static void expect_end(test_client *client)
+static void expect_end(test_client *of)
 {
-    size_t before = client->received_bytes;
-    ck_assert_int_eq(client_receive_some(client), 0);
-    ck_assert_uint_eq(client->received_bytes, before);
-    weft_close(client->fd);
+    size_t before = of->received_bytes;
+    ck_assert_int_eq(client_receive_some(of), 0);
+    ck_assert_uint_eq(of->received_bytes, before);
+    weft_close(of->fd);
+}
+
+/* Read and discard until the end. Return the number of bytes. */
+static size_t receive_count(test_client *of)
+{
+    size_t total = 0;
+    ssize_t n;
+    while ((n = weft_read(of->fd, of->received, sizeof of->received)) > 0)
+        total += (size_t)n;
+    weft_close(of->fd);
+    return total;
 }
 
 /* Connect and send a request until the server has noticed that another connection has ended. */
@@ -80,73 +124,49 @@ static void connect_until_accepted(void)
         (void)weft_send(c.fd, GET, sizeof GET - 1, MSG_NOSIGNAL);
         while (strstr(c.received, "\r\n\r\n") == NULL && client_receive_some(&c) > 0)
             ;
+        weft_close(c.fd);
         if (strncmp(c.received, "HTTP/1.1 200", 12) == 0)
             return;
-        weft_close(c.fd);
     }
 }
 
-START_TEST(connections_beyond_the_limit_get_503)
+/* Assert that the third connection of a peer is refused until another connection ends. */
+static void assert_third_refused(const weft_http_options *options, int status)
 {
-    const weft_http_options o = {.limits = {.connections_max = 2}};
-    server_open(&s, handle_path, NULL, &o);
+    open_server(options);
     server_connect(&s, &a);
-    exchange(&a, GET, "[/]");
+    get_root(&a);
     server_connect(&s, &b);
-    exchange(&b, GET, "[/]");
+    get_root(&b);
     server_connect(&s, &c);
-    client_receive_all(&c);
-    ck_assert_int_eq(status_of(c.received), 503);
-    ck_assert_ptr_nonnull(strstr(c.received, "Connection: close"));
+    ck_assert_int_eq(status_of(client_receive_all(&c)), status);
+    ck_assert_has(c.received, "Connection: close", "\r\nDate: ");
     weft_close(c.fd);
-    exchange(&b, GET, "[/]");
+    get_root(&b);
+    if (status == 429) { /* another address of this machine is another peer */
+        connect_with(&c, 1, 0);
+        get_root(&c);
+        weft_close(c.fd);
+    }
     weft_close(a.fd);
     connect_until_accepted();
     weft_close(b.fd);
-    weft_close(c.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    assert_nothing_pending();
+    close_server();
 }
-END_TEST
 
-START_TEST(connections_beyond_the_limit_of_a_peer_get_429)
+TEST(connections_beyond_the_limit_get_503_and_beyond_the_limit_of_a_peer_429)
 {
-    const weft_http_options o = {.limits = {.connections_per_peer_max = 2}};
-    server_open(&s, handle_path, NULL, &o);
-    server_connect(&s, &a);
-    exchange(&a, GET, "[/]");
-    server_connect(&s, &b);
-    exchange(&b, GET, "[/]");
-    server_connect(&s, &c);
-    client_receive_all(&c);
-    ck_assert_int_eq(status_of(c.received), 429);
-    ck_assert_ptr_nonnull(strstr(c.received, "\r\nDate: "));
-    weft_close(c.fd);
-
-    endpoint other = tcp_endpoint(); /* another address of this machine is another peer */
-    other.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    c = (test_client){.fd = socket_for(&s.address)};
-    ck_assert_int_eq(bind(c.fd, &other.u.any, other.bytes), 0);
-    ck_assert_int_eq(weft_connect(c.fd, &s.address.u.any, s.address.bytes), 0);
-    exchange(&c, GET, "[/]");
-    weft_close(c.fd);
-    weft_close(a.fd);
-    connect_until_accepted();
-    weft_close(b.fd);
-    weft_close(c.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    assert_third_refused(&(weft_http_options){.limits = {.connections_max = 2}}, 503);
+    assert_third_refused(&(weft_http_options){.limits = {.connections_per_peer_max = 2}}, 429);
 }
-END_TEST
 
-START_TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress)
+TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress)
 {
-    const weft_http_options o = {.drain_s = INFINITY};
-    server_open(&s, handle_path, NULL, &o);
+    open_server(&(weft_http_options){.drain_s = INFINITY});
     server_connect(&s, &a); /* idle after a request */
-    exchange(&a, GET, "[/]");
-    server_connect(&s, &b); /* has sent nothing */
-    server_connect(&s, &c); /* waits in a handler, with more requests pipelined */
-    client_send(&c, WAIT GET GET);
+    get_root(&a);
+    server_connect(&s, &b);             /* has sent nothing */
+    connect_and_send(&c, WAIT GET GET); /* waits in a handler, with more requests pipelined */
     let_run();
     ck_assert_trail("rw");
     ck_assert_int_eq(weft_cancel(s.fiber), 0);
@@ -156,7 +176,7 @@ START_TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_pr
     ck_assert_int_eq(weft_event_set(&release_handlers), 0);
     client_receive_all(&c);
     ck_assert_str_eq(body_of(c.received), "waited");
-    ck_assert_ptr_nonnull(strstr(c.received, "\r\nConnection: close\r\n"));
+    ck_assert_has(c.received, "\r\nConnection: close\r\n");
     ck_assert_trail("rwg"); /* no handler ran for the pipelined requests */
     weft_close(c.fd);
     (void)weft_await(s.fiber);
@@ -164,37 +184,31 @@ START_TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_pr
     close(s.listener);
     assert_nothing_pending();
 }
-END_TEST
 
 #ifdef WEFT_HAS_TLS
-static weft_tls *new_tls_server(void)
+/* Open a TLS server. The caller frees options->tls. */
+static void open_tls_server(weft_http_options *options)
 {
-    char *cert, *key;
-    ck_assert_int_eq(weft_tls_self_signed("localhost", 2, &cert, &key), 0);
-    weft_tls *tls =
-        weft_tls_server_new(&(weft_tls_options){.identity = {.cert_pem = cert, .key_pem = key}});
-    ck_assert_ptr_nonnull(tls);
-    free(cert);
-    free(key);
-    return tls;
+    make_local_cert();
+    options->tls = weft_tls_server_new(
+        &(weft_tls_options){.identity = {.cert_pem = local_cert, .key_pem = local_key}});
+    ck_assert_ptr_nonnull(options->tls);
+    open_server(options);
 }
 
-START_TEST(a_draining_server_does_not_wait_for_handshakes)
+TEST(a_draining_server_does_not_wait_for_handshakes)
 {
-    weft_tls *tls = new_tls_server();
-    const weft_http_options o = {.drain_s = INFINITY, .limits = {.head_s = INFINITY}, .tls = tls};
-    server_open(&s, handle_path, NULL, &o);
+    weft_http_options o = {.drain_s = INFINITY, .limits = {.head_s = INFINITY}};
+    open_tls_server(&o);
     server_connect(&s, &a);
-    server_connect(&s, &b);
-    client_send(&b, "\x16");
+    connect_and_send(&b, "\x16");
     let_run();
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     expect_end(&a);
     expect_end(&b);
-    weft_tls_free(tls);
+    weft_tls_free(o.tls);
     assert_nothing_pending();
 }
-END_TEST
 
 static char logged[256];
 
@@ -205,48 +219,76 @@ static void log_record(const weft_http_record *record, void *ctx)
              record->reason);
 }
 
-START_TEST(plain_http_on_a_tls_port_is_400)
+static void assert_refused_without_tls(const char *request, const char *line)
 {
-    static const char *const requests[] = {
-        "GET /a HTTP/1.1\r\n" HOST "\r\n",
-        "PURGE /a HTTP/1.0\r\n\r\n",
-        "foo /a HTTP/1.1\r\n",
-    };
-    weft_tls *tls = new_tls_server();
-    const weft_http_options o = {.tls = tls, .log = log_record};
-    server_open(&s, handle_path, NULL, &o);
-    for (size_t i = 0; i < COUNT_OF(requests); i++) {
-        char method[8];
-        server_connect(&s, &a);
-        client_send(&a, requests[i]);
-        ck_assert_int_eq(status_of(client_receive_all(&a)), 400);
-        ck_assert_ptr_nonnull(
-            strstr(a.received, "\r\nContent-Type: text/plain; charset=utf-8\r\n"));
-        ck_assert_ptr_nonnull(strstr(a.received, "\r\nConnection: close\r\n"));
-        ck_assert_ptr_nonnull(strstr(body_of(a.received), "https://"));
-        weft_close(a.fd);
-        ck_assert_int_eq(sscanf(requests[i], "%7s", method), 1);
-        ck_assert_int_eq(strncmp(logged, method, strlen(method)), 0);
-        ck_assert_str_eq(logged + strlen(method), " /a 400 plain HTTP on a TLS port");
-    }
-    ck_assert_trail(""); /* no handler ran */
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    weft_tls_free(tls);
-    assert_nothing_pending();
+    connect_and_send(&a, request);
+    ck_assert_int_eq(status_of(client_receive_all(&a)), 400);
+    ck_assert_has(a.received, "\r\nContent-Type: text/plain; charset=utf-8\r\n",
+                  "\r\nConnection: close\r\n", "https://");
+    weft_close(a.fd);
+    ck_assert_str_eq(logged, line);
 }
-END_TEST
+
+TEST(plain_http_on_a_tls_port_is_400)
+{
+    weft_http_options o = {.log = log_record};
+    open_tls_server(&o);
+    EACH_PAIR(assert_refused_without_tls,
+              "GET /a HTTP/1.1\r\n" HOST "\r\n -> GET /a 400 plain HTTP on a TLS port",
+              "PURGE /a HTTP/1.0\r\n\r\n -> PURGE /a 400 plain HTTP on a TLS port",
+              "foo /a HTTP/1.1\r\n -> foo /a 400 plain HTTP on a TLS port");
+    ck_assert_trail(""); /* no handler ran */
+    close_server();
+    weft_tls_free(o.tls);
+}
+
+/* Perform a handshake and one request from 127.0.0.1 + offset. Return 0, or an error. */
+static int request_over_tls(unsigned offset)
+{
+    weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.verify = WEFT_TLS_VERIFY_NONE});
+    weft_stream stream;
+    char line[64];
+    connect_with(&a, offset, 0);
+    int rc = weft_tls_connect(&stream, a.fd, tls, "localhost");
+    if (rc == 0) {
+        ck_assert_int_gt(weft_stream_puts(&stream, GET), 0);
+        ck_assert_int_gt(weft_stream_gets(&stream, line, sizeof line), 0);
+        ck_assert_int_eq(strncmp(line, "HTTP/1.1 200", 12), 0);
+        (void)weft_stream_close(&stream);
+    }
+    weft_tls_free(tls);
+    return rc;
+}
+
+TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
+{
+    weft_http_options o = {.limits = {.handshakes_per_peer_s_max = 1e-4}};
+    open_tls_server(&o);
+    ck_assert_int_eq(request_over_tls(0), 0);
+    for (int i = 0; i < 3; i++) /* the rate allows the next handshake after hours */
+        ck_assert_int_lt(request_over_tls(0), 0);
+    ck_assert_int_eq(request_over_tls(1), 0);
+    close_server();
+    weft_tls_free(o.tls);
+}
+
+TEST(handshakes_beyond_the_burst_of_a_peer_wait)
+{
+    weft_http_options o = {.limits = {.handshakes_per_peer_s_max = 20}};
+    open_tls_server(&o);
+    for (int i = 0; i < 22; i++) /* the last 2 exceed the burst and wait */
+        ck_assert_int_eq(request_over_tls(0), 0);
+    close_server();
+    weft_tls_free(o.tls);
+}
 #endif
 
-START_TEST(requests_that_exceed_the_drain_time_are_cancelled)
+TEST(requests_that_exceed_the_drain_time_are_cancelled)
 {
-    const weft_http_options o = {.drain_s = 0.02};
-    server_open(&s, handle_path, NULL, &o);
-    server_connect(&s, &a);
-    client_send(&a, WAIT);
-    server_connect(&s, &b);
-    client_send(&b, "GET / HT");
-    server_connect(&s, &c);
-    client_send(&c, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    open_server(&(weft_http_options){.drain_s = 0.02});
+    connect_and_send(&a, WAIT);
+    connect_and_send(&b, "GET / HT");
+    connect_and_send(&c, GET_PATH("/large"));
     let_run();
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     ck_assert_uint_eq(count_in(trail, "c"), 1);
@@ -255,7 +297,6 @@ START_TEST(requests_that_exceed_the_drain_time_are_cancelled)
     weft_close(c.fd);
     assert_nothing_pending();
 }
-END_TEST
 
 static weft_value serve_at_path(void *arg)
 {
@@ -264,7 +305,7 @@ static weft_value serve_at_path(void *arg)
     return 0;
 }
 
-START_TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
+TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
 {
     char folder[] = "/tmp/weft-http-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -287,16 +328,14 @@ START_TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
     unlink(path);
     ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
-START_TEST(an_invalid_address_is_an_error_with_a_message)
+TEST(an_invalid_address_is_an_error_with_a_message)
 {
     ck_assert_int_lt(weft_http_serve("/nowhere/at/all", handle_path, NULL, NULL), 0);
     ck_assert_ptr_nonnull(weft_error());
     ck_assert_int_eq(weft_http_serve("127.0.0.1:0", NULL, NULL, NULL), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
 static int tcp_option(int fd, int name)
 {
@@ -306,7 +345,7 @@ static int tcp_option(int fd, int name)
     return value;
 }
 
-START_TEST(invalid_options_leave_the_listener_unchanged)
+TEST(invalid_options_leave_the_listener_unchanged)
 {
     static const weft_http_options bad[] = {
         {.limits = {.slow_s = -1}},
@@ -325,45 +364,32 @@ START_TEST(invalid_options_leave_the_listener_unchanged)
     }
     close(listener);
 }
-END_TEST
-
-/* Connect from another loopback address, which is another peer. */
-static void connect_as_other_peer(test_client *client)
-{
-    endpoint other = tcp_endpoint();
-    other.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    *client = (test_client){.fd = socket_for(&s.address)};
-    ck_assert_int_eq(bind(client->fd, &other.u.any, other.bytes), 0);
-    ck_assert_int_eq(weft_connect(client->fd, &s.address.u.any, s.address.bytes), 0);
-}
 
 /* Read the body in pieces for /pieces, at once for other paths. */
 static int reply_body_length(weft_http_request *r, void *ctx)
 {
     const void *piece;
+    char *body;
     ssize_t n, bytes = 0;
     (void)ctx;
-    if (strcmp(weft_http_path(r), "/pieces") != 0) {
-        char *body;
-        n = weft_http_read_all(r, &body);
-        return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zd bytes", n);
-    }
-    while ((n = weft_http_read_piece(r, &piece)) > 0)
-        bytes += n;
+    if (strcmp(weft_http_path(r), "/pieces") != 0)
+        n = bytes = weft_http_read_all(r, &body);
+    else
+        while ((n = weft_http_read_piece(r, &piece)) > 0)
+            bytes += n;
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zd bytes", bytes);
 }
 
-static void post(test_client *client, const char *path, size_t announced, size_t bytes)
+static void post(test_client *from, const char *path, size_t announced, size_t bytes)
 {
     char head[128];
-    server_connect(&s, client);
     snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
              announced);
-    client_send(client, head);
-    client_send_bytes(client, large, bytes);
+    connect_and_send(from, head);
+    client_send_bytes(from, large, bytes);
 }
 
-START_TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
+TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
 {
     const weft_http_options o = {.limits = {.bodies_bytes_max = 256 << 10}};
     server_open(&s, reply_body_length, NULL, &o);
@@ -374,7 +400,7 @@ START_TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
         weft_close(b.fd);
     } while (status_of(b.received) == 200);
     ck_assert_int_eq(status_of(b.received), 503);
-    ck_assert_ptr_nonnull(strstr(b.received, "\r\nRetry-After: 1\r\n"));
+    ck_assert_has(b.received, "\r\nRetry-After: 1\r\n");
     post(&b, "/pieces", 1 << 20, 1 << 20); /* needs little memory */
     client_expect(&b, "1048576 bytes");
     weft_close(b.fd);
@@ -386,21 +412,22 @@ START_TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
         weft_close(b.fd);
     }
     weft_close(a.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    close_server();
 }
-END_TEST
 
 #define SLOW_READERS 16
 static size_t accepted;      /* bytes of replies that were written for /slow */
 static size_t slow_ended;    /* handlers of /slow that have ended */
 static weft_event all_ended; /* set when all SLOW_READERS handlers have ended */
 
+/* Reply with 256 KiB for /part, with LARGE bytes for other paths. */
 static int reply_large(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     bool is_slow = strcmp(weft_http_path(r), "/slow") == 0;
-    ssize_t n = weft_http_begin(r, 200, (int64_t)LARGE);
-    for (size_t sent = 0; n >= 0 && sent < LARGE; sent += (size_t)n) {
+    size_t bytes = strcmp(weft_http_path(r), "/part") == 0 ? 256 << 10 : LARGE;
+    ssize_t n = weft_http_begin(r, 200, (int64_t)bytes);
+    for (size_t sent = 0; n >= 0 && sent < bytes; sent += (size_t)n) {
         n = weft_http_write(r, large, 64 << 10);
         accepted += n > 0 && is_slow ? (size_t)n : 0;
     }
@@ -410,58 +437,43 @@ static int reply_large(weft_http_request *r, void *ctx)
 }
 
 /* Connect with a small receive buffer and request a large reply. */
-static void request_large_slowly(test_client *client)
+static void request_large_slowly(test_client *from)
 {
-    int room = 4 << 10;
-    *client = (test_client){.fd = socket_for(&s.address)};
-    ck_assert_int_eq(setsockopt(client->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
-    ck_assert_int_eq(weft_connect(client->fd, &s.address.u.any, s.address.bytes), 0);
-    client_send(client, "GET /slow HTTP/1.1\r\n" HOST "\r\n");
+    connect_with(from, 0, 4 << 10);
+    client_send(from, GET_PATH("/slow"));
 }
 
-START_TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
+TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
 {
     static test_client slow[SLOW_READERS];
-    const weft_http_options o = {
-        .limits = {.unsent_bytes_per_peer_max = 1 << 20, .slow_s = 1, .body_bytes_per_s_min = 1e4}};
-    size_t received = 0;
-    ssize_t n;
+    const weft_http_options o = {.limits = {.unsent_bytes_per_peer_max = 1 << 20,
+                                            .slow_s = 0.5,
+                                            .body_bytes_per_s_min = 1e4}};
     server_open(&s, reply_large, NULL, &o);
     for (size_t i = 0; i < SLOW_READERS; i++)
         request_large_slowly(&slow[i]);
-    connect_as_other_peer(&a);
-    client_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    while ((n = weft_read(a.fd, a.received, sizeof a.received)) > 0)
-        received += (size_t)n;
-    ck_assert_uint_gt(received, LARGE);
-    weft_close(a.fd);
+    connect_with(&a, 1, 0);
+    client_send(&a, "GET /fast HTTP/1.1\r\n" HOST CLOSE);
+    ck_assert_uint_gt(receive_count(&a), LARGE);
     ck_assert_int_eq(weft_event_wait(&all_ended), 0);
     /* The limit, plus 96 KiB for the buffers of each connection and its client. */
     ck_assert_uint_le(accepted, (1 << 20) + SLOW_READERS * (96 << 10));
     for (size_t i = 0; i < SLOW_READERS; i++)
         weft_close(slow[i].fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    assert_nothing_pending();
+    close_server();
 }
-END_TEST
 
-START_TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
+/* Such a peer gets 16 KiB in 20 ms, so its reply is short. */
+TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
 {
     const weft_http_options o = {.limits = {.unsent_bytes_per_peer_max = 1}};
-    size_t received = 0;
-    ssize_t n;
     server_open(&s, reply_large, NULL, &o);
-    server_connect(&s, &a);
-    client_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    while ((n = weft_read(a.fd, a.received, sizeof a.received)) > 0)
-        received += (size_t)n;
-    ck_assert_uint_gt(received, LARGE);
-    weft_close(a.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    connect_and_send(&a, "GET /part HTTP/1.1\r\n" HOST CLOSE);
+    ck_assert_uint_gt(receive_count(&a), 256 << 10);
+    close_server();
 }
-END_TEST
 
-START_TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
+TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
 {
     const weft_http_options o = {
         .limits = {.unsent_bytes_per_peer_max = 1, .slow_s = INFINITY}}; /* no limit on the rate */
@@ -473,72 +485,12 @@ START_TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
         weft_close(a.fd); /* with unread data, so that the kernel sends a reset */
     }
     ck_assert_int_eq(weft_event_wait(&all_ended), 0);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    assert_nothing_pending();
-}
-END_TEST
-
-#ifdef WEFT_HAS_TLS
-/* Perform a handshake and one request. Return 0, or an error of the handshake. */
-static int request_over_tls(int fd)
-{
-    weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.verify = WEFT_TLS_VERIFY_NONE});
-    weft_stream stream;
-    char line[64];
-    int rc = weft_tls_connect(&stream, fd, tls, "localhost");
-    if (rc == 0) {
-        ck_assert_int_gt(weft_stream_puts(&stream, GET), 0);
-        ck_assert_int_gt(weft_stream_gets(&stream, line, sizeof line), 0);
-        ck_assert_int_eq(strncmp(line, "HTTP/1.1 200", 12), 0);
-        (void)weft_stream_close(&stream);
-    }
-    weft_tls_free(tls);
-    return rc;
+    close_server();
 }
 
-START_TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
+TEST(a_reset_at_any_stage_does_not_affect_other_clients)
 {
-    weft_tls *tls = new_tls_server();
-    const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 1e-4}};
-    server_open(&s, handle_path, NULL, &o);
-    server_connect(&s, &a);
-    ck_assert_int_eq(request_over_tls(a.fd), 0);
-    for (int i = 0; i < 3; i++) { /* the rate allows the next handshake after hours */
-        server_connect(&s, &a);
-        ck_assert_int_lt(request_over_tls(a.fd), 0);
-    }
-    connect_as_other_peer(&b);
-    ck_assert_int_eq(request_over_tls(b.fd), 0);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    weft_tls_free(tls);
-}
-END_TEST
-
-START_TEST(handshakes_beyond_the_burst_of_a_peer_wait)
-{
-    weft_tls *tls = new_tls_server();
-    const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 20}};
-    server_open(&s, handle_path, NULL, &o);
-    for (int i = 0; i < 25; i++) { /* the last 5 exceed the burst and wait */
-        server_connect(&s, &a);
-        ck_assert_int_eq(request_over_tls(a.fd), 0);
-    }
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    weft_tls_free(tls);
-}
-END_TEST
-#endif
-
-/* Close the connection with a reset. */
-static void close_with_reset(const test_client *client)
-{
-    const struct linger at_once = {.l_onoff = 1};
-    ck_assert_int_eq(setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
-    weft_close(client->fd);
-}
-
-START_TEST(a_reset_at_any_stage_does_not_affect_other_clients)
-{
+    static const struct linger at_once = {.l_onoff = 1};
     static const char *const stages[] = {
         "",
         "GET / HT",
@@ -547,123 +499,89 @@ START_TEST(a_reset_at_any_stage_does_not_affect_other_clients)
         "POST /read HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\nhello",
         "POST /read HTTP/1.1\r\n" HOST "Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
         "POST / HTTP/1.1\r\n" HOST "Content-Length: 900000\r\n\r\nhello",
-        "GET /large HTTP/1.1\r\n" HOST "\r\n" GET,
-        "GET /file HTTP/1.1\r\n" HOST "\r\n",
+        GET_PATH("/large") GET,
+        GET_PATH("/file"),
         "BAD\r\n\r\n",
-        GET GET GET GET "GET /large HTTP/1.1\r\n" HOST "\r\n",
+        GET GET GET GET GET_PATH("/large"),
     };
     warm_up();
     size_t open = count_descriptors();
-    server_open(&s, handle_path, NULL, NULL);
+    open_server(NULL);
     server_connect(&s, &b);
     for (size_t i = 0; i < COUNT_OF(stages); i++) {
-        server_connect(&s, &a);
-        client_send(&a, stages[i]);
+        connect_and_send(&a, stages[i]);
         if (i % 2 == 0)
             let_run();
-        close_with_reset(&a);
-        exchange(&b, GET, "[/]");
+        ck_assert_int_eq(setsockopt(a.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+        weft_close(a.fd);
+        get_root(&b);
     }
     weft_close(b.fd);
     ck_assert_int_eq(weft_event_set(&release_handlers), 0);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    assert_nothing_pending();
+    close_server();
     ck_assert_uint_eq(count_descriptors(), open);
 }
-END_TEST
 
-/* Send until the connection fails. */
-static weft_value send_endlessly(void *arg)
+/* Send until the connection fails. A close with unread input would lose the reply. */
+static void assert_status_while_sending(const char *head, int status)
 {
-    const test_client *client = arg;
-    while (weft_send(client->fd, large, 65536, MSG_NOSIGNAL) > 0)
+    connect_and_send(&a, head);
+    while (weft_send(a.fd, large, 65536, MSG_NOSIGNAL) > 0)
         ;
-    return 0;
+    ck_assert_int_eq(status_of(client_receive_all(&a)), status);
+    ck_assert_has(a.received, "Connection: close");
+    weft_close(a.fd);
 }
 
-/* A close with unread input would reset the connection and lose the reply. */
-START_TEST(a_reply_arrives_while_the_client_keeps_sending)
+TEST(a_reply_arrives_while_the_client_keeps_sending)
 {
-    static const struct {
-        const char *head;
-        int status;
-    } cases[] = {
-        {"POST / HTTP/1.1\r\n" HOST "Content-Length: 99999999999\r\n\r\n", 200},
-        {"POST /read HTTP/1.1\r\n" HOST "Content-Length: 99999999999\r\n\r\n", 413},
-        {"POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", 413},
-        {"POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nx\r\n", 400},
-        {"GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 200},
-        {"GET / HTTP/1.1\r\n" HOST "Bad\r\n\r\n", 400},
-    };
     memset(large, 'x', LARGE);
-    server_open(&s, handle_path, NULL, NULL);
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        server_connect(&s, &a);
-        client_send(&a, cases[i].head);
-        weft_fiber f = weft_spin(send_endlessly, &a);
-        weft_await(f);
-        client_receive_all(&a);
-        ck_assert_int_eq(status_of(a.received), cases[i].status);
-        ck_assert_ptr_nonnull(strstr(a.received, "Connection: close"));
-        weft_close(a.fd);
-    }
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    open_server(NULL);
+    assert_status_while_sending("POST / HTTP/1.1\r\n" HOST "Content-Length: 99999999999\r\n\r\n",
+                                200);
+    assert_status_while_sending(
+        "POST /read HTTP/1.1\r\n" HOST "Content-Length: 99999999999\r\n\r\n", 413);
+    assert_status_while_sending(
+        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", 413);
+    assert_status_while_sending(
+        "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nx\r\n", 400);
+    assert_status_while_sending("GET / HTTP/1.1\r\n" HOST CLOSE, 200);
+    assert_status_while_sending("GET / HTTP/1.1\r\n" HOST "Bad\r\n\r\n", 400);
+    close_server();
 }
-END_TEST
 
 /* The connection ends with a FIN, not with a reset that could discard the reply. */
-START_TEST(input_after_the_last_request_is_discarded_before_the_close)
+TEST(input_after_the_last_request_is_discarded_before_the_close)
 {
-    server_open(&s, handle_path, NULL, NULL);
+    static const char request[] = "GET / HTTP/1.1\r\n" HOST CLOSE;
+    open_server(NULL);
     server_connect(&s, &a);
-    memcpy(large, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 46);
+    memcpy(large, request, sizeof request - 1);
     client_send_bytes(&a, large, 1 << 20);
     client_expect(&a, "[/]");
-    ck_assert_int_eq(client_receive_some(&a), 0);
-    weft_close(a.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-}
-END_TEST
-
-/* Connect with a small receive buffer, so that the kernel cannot buffer the whole reply. */
-static void connect_narrow(test_client *client)
-{
-    int small = 4096;
-    client->fd = socket_for(&s.address);
-    ck_assert_int_eq(setsockopt(client->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-    ck_assert_int_eq(weft_connect(client->fd, &s.address.u.any, s.address.bytes), 0);
-    client->received_bytes = 0;
-    client->received[0] = '\0';
+    expect_end(&a);
+    close_server();
 }
 
-START_TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
+TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
 {
-    const weft_http_options o = {.limits = {.slow_s = 0.05, .body_bytes_per_s_min = 1e6}};
-    server_open(&s, handle_path, NULL, &o);
-    connect_narrow(&a);
-    client_send(&a, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    open_server(&(weft_http_options){.limits = {.slow_s = 0.05, .body_bytes_per_s_min = 1e6}});
+    connect_with(&a, 0, 4096);
+    client_send(&a, GET_PATH("/large"));
     server_connect(&s, &b);
     while (!has_timed_out)
-        exchange(&b, GET, "[/]");
-    char data[4096];
-    size_t total = 0;
-    ssize_t n;
-    while ((n = weft_read(a.fd, data, sizeof data)) > 0)
-        total += (size_t)n;
-    ck_assert_uint_lt(total, LARGE);
-    weft_close(a.fd);
+        get_root(&b);
+    ck_assert_uint_lt(receive_count(&a), LARGE);
     weft_close(b.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    close_server();
 }
-END_TEST
 
-START_TEST(a_file_is_sent_unchanged)
+TEST(a_file_is_sent_unchanged)
 {
-    server_open(&s, handle_path, NULL, NULL);
-    connect_narrow(&a);
-    client_send(&a, "GET /file HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    while (strstr(a.received, "\r\n\r\n") == NULL)
-        ck_assert_int_gt(client_receive_some(&a), 0);
+    open_server(NULL);
+    connect_with(&a, 0, 4096); /* the kernel cannot buffer the whole reply */
+    client_send(&a, "GET /file HTTP/1.1\r\n" HOST CLOSE);
+    client_expect(&a, "\r\n\r\n");
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     size_t at = (size_t)(body_of(a.received) - a.received);
     do {
@@ -675,9 +593,8 @@ START_TEST(a_file_is_sent_unchanged)
     ck_assert_int_eq(read(fd, large, 1), 0);
     close(fd);
     weft_close(a.fd);
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    close_server();
 }
-END_TEST
 
 static int send_ticks(weft_http_request *r, void *ctx)
 {
@@ -688,52 +605,17 @@ static int send_ticks(weft_http_request *r, void *ctx)
     return 0;
 }
 
-START_TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
+TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
 {
     static const char end[] = "\r\n0\r\n\r\n"; /* of a complete chunked body */
     int error = 0;
     const weft_http_options o = {.drain_s = 1000};
     server_open(&s, send_ticks, &error, &o);
-    server_connect(&s, &c);
-    client_send(&c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    connect_and_send(&c, GET);
     client_expect(&c, "data: tick\n\n");
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     ck_assert_int_eq(error, -ESHUTDOWN);
     const char *received = client_receive_all(&c);
     ck_assert_str_eq(received + strlen(received) - strlen(end), end);
     weft_close(c.fd);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &connections_beyond_the_limit_get_503,
-    &connections_beyond_the_limit_of_a_peer_get_429,
-    &a_draining_server_closes_idle_connections_and_finishes_requests_in_progress,
-#ifdef WEFT_HAS_TLS
-    &a_draining_server_does_not_wait_for_handshakes,
-    &plain_http_on_a_tls_port_is_400,
-#endif
-    &requests_that_exceed_the_drain_time_are_cancelled,
-    &weft_http_serve_closes_its_listener_before_the_last_request_ends,
-    &an_invalid_address_is_an_error_with_a_message,
-    &invalid_options_leave_the_listener_unchanged,
-    &memory_for_all_bodies_is_limited_and_excess_requests_get_503,
-    &unread_replies_of_a_peer_are_limited_over_all_its_connections,
-    &a_peer_beyond_its_limit_that_reads_receives_everything,
-    &a_reset_ends_the_connection_of_a_peer_beyond_its_limit,
-#ifdef WEFT_HAS_TLS
-    &too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served,
-    &handshakes_beyond_the_burst_of_a_peer_wait,
-#endif
-    &a_reset_at_any_stage_does_not_affect_other_clients,
-    &a_reply_arrives_while_the_client_keeps_sending,
-    &input_after_the_last_request_is_discarded_before_the_close,
-    &a_client_that_does_not_read_is_disconnected_and_others_are_served,
-    &a_file_is_sent_unchanged,
-    &a_handler_that_sends_events_gets_eshutdown_when_the_server_drains,
-};
-
-int main(void)
-{
-    return run_suite("http_serve", tests, COUNT_OF(tests));
 }

@@ -1,13 +1,14 @@
 /* HTTP dates: written, and parsed in the three formats of RFC 9110, 5.6.7. */
 #include "http/text/date.h"
-#include "support/support.h"
+#include "support/cases.h"
+#include "support/suite.h"
 
 #include <time.h>
 
 /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define EXAMPLE 784111777
 
-START_TEST(a_date_is_written_in_the_format_of_the_rfc)
+TEST(a_date_is_written_in_the_format_of_the_rfc)
 {
     static const struct {
         int64_t when;
@@ -35,9 +36,8 @@ START_TEST(a_date_is_written_in_the_format_of_the_rfc)
         ck_assert_int_eq(out[WEFT__DATE_LENGTH + 1], '#');
     }
 }
-END_TEST
 
-START_TEST(dates_equal_those_of_the_c_library_for_centuries)
+TEST(dates_equal_those_of_the_c_library_for_centuries)
 {
     for (int64_t when = -70000000000; when < 90000000000; when += 1234567 * 5) {
         char out[WEFT__DATE_LENGTH + 1], expected[64];
@@ -53,9 +53,8 @@ START_TEST(dates_equal_those_of_the_c_library_for_centuries)
         ck_assert_int_eq(weft__date_parse(out), when);
     }
 }
-END_TEST
 
-START_TEST(each_day_of_400_years_is_parsed_as_it_was_written)
+TEST(each_day_of_400_years_is_parsed_as_it_was_written)
 {
     char before[WEFT__DATE_LENGTH + 1] = "";
     for (int64_t day = -1000; day < 146097; day++) {
@@ -66,9 +65,8 @@ START_TEST(each_day_of_400_years_is_parsed_as_it_was_written)
         strcpy(before, out);
     }
 }
-END_TEST
 
-START_TEST(all_three_formats_are_parsed)
+TEST(all_three_formats_are_parsed)
 {
     static const char *const same[] = {
         "Sun, 06 Nov 1994 08:49:37 GMT",     "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -95,67 +93,40 @@ START_TEST(all_three_formats_are_parsed)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_int_eq(weft__date_parse(cases[i].text), cases[i].when);
 }
-END_TEST
 
-START_TEST(invalid_dates_are_refused)
+static void assert_no_date(const char *text)
 {
-    static const char *const cases[] = {
-        "",
-        "0",
-        "784111777",
-        "1994-11-06T08:49:37Z",
-        "Sun, 06 Nov 1994 08:49:37",
-        "Sun, 06 Nov 1994 08:49:37 gmt",
-        "Sun, 06 Nov 1994 08:49:37 UTC",
-        "Sun, 06 Nov 1994 08:49:37 +0000",
-        "Sun, 06 Nov 1994 08:49:37 GMT ",
-        " Sun, 06 Nov 1994 08:49:37 GMT",
-        "Sun,06 Nov 1994 08:49:37 GMT",
-        "Sun  06 Nov 1994 08:49:37 GMT",
-        "sun, 06 Nov 1994 08:49:37 GMT",
-        "Sun, 06 nov 1994 08:49:37 GMT",
-        "Xun, 06 Nov 1994 08:49:37 GMT",
-        "Sun, 06 Nox 1994 08:49:37 GMT",
-        "Sunday, 06 Nov 1994 08:49:37 GMT",
-        "Sun, 6 Nov 1994 08:49:37 GMT",
-        "Sun,  6 Nov 1994 08:49:37 GMT",
-        "Sun, 06 Nov 94 08:49:37 GMT",
-        "Sun, 06 Nov 199 08:49:37 GMT",
-        "Sun, 06 Nov 19944 08:49:37 GMT",
-        "Sun, 06 Nov -994 08:49:37 GMT",
-        "Sun, 06 Nov 1994 8:49:37 GMT",
-        "Sun, 06 Nov 1994 08:49 GMT",
-        "Sun, 06 Nov 1994 08-49-37 GMT",
-        "Sun, 00 Nov 1994 08:49:37 GMT",
-        "Sun, 31 Nov 1994 08:49:37 GMT",
-        "Sun, 32 Dec 1994 08:49:37 GMT",
-        "Tue, 29 Feb 1994 08:49:37 GMT",
-        "Tue, 29 Feb 1900 08:49:37 GMT",
-        "Tue, 30 Feb 2000 08:49:37 GMT",
-        "Sun, 06 Nov 1994 24:00:00 GMT",
-        "Sun, 06 Nov 1994 08:60:37 GMT",
-        "Sun, 06 Nov 1994 08:49:61 GMT",
-        "Sun, 06 Nov 1994 08:49:99 GMT",
-        "Sun, 0x Nov 1994 08:49:37 GMT",
-        "Sun, 06-Nov-94 08:49:37 GMT",
-        "Sunday, 06-Nov-1994 08:49:37 GMT",
-        "Sunday, 06-Nov-94 08:49:37",
-        "Sunday 06-Nov-94 08:49:37 GMT",
-        "Sunday, 6-Nov-94 08:49:37 GMT",
-        "Sun Nov 6 08:49:37 1994",
-        "Sun Nov  6 08:49:37 94",
-        "Sun Nov  6 08:49:37 1994 GMT",
-        "Sun Nov  0 08:49:37 1994",
-        "Sun Nov 31 08:49:37 1994",
-        "Sun, Nov  6 08:49:37 1994",
-        "Sunday Nov  6 08:49:37 1994",
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(weft__date_parse(cases[i]) == WEFT__DATE_NONE, "%s", cases[i]);
+    ck_assert_msg(weft__date_parse(text) == WEFT__DATE_NONE, "%s", text);
 }
-END_TEST
 
-START_TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
+TEST(invalid_dates_are_refused)
+{
+    EACH_TEXT(assert_no_date, "", "0", "784111777", "1994-11-06T08:49:37Z",
+              "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 gmt",
+              "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37 +0000",
+              "Sun, 06 Nov 1994 08:49:37 GMT ", " Sun, 06 Nov 1994 08:49:37 GMT",
+              "Sun,06 Nov 1994 08:49:37 GMT", "Sun  06 Nov 1994 08:49:37 GMT",
+              "sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 nov 1994 08:49:37 GMT",
+              "Xun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nox 1994 08:49:37 GMT",
+              "Sunday, 06 Nov 1994 08:49:37 GMT", "Sun, 6 Nov 1994 08:49:37 GMT",
+              "Sun,  6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 94 08:49:37 GMT",
+              "Sun, 06 Nov 199 08:49:37 GMT", "Sun, 06 Nov 19944 08:49:37 GMT",
+              "Sun, 06 Nov -994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT",
+              "Sun, 06 Nov 1994 08:49 GMT", "Sun, 06 Nov 1994 08-49-37 GMT",
+              "Sun, 00 Nov 1994 08:49:37 GMT", "Sun, 31 Nov 1994 08:49:37 GMT",
+              "Sun, 32 Dec 1994 08:49:37 GMT", "Tue, 29 Feb 1994 08:49:37 GMT",
+              "Tue, 29 Feb 1900 08:49:37 GMT", "Tue, 30 Feb 2000 08:49:37 GMT",
+              "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 06 Nov 1994 08:60:37 GMT",
+              "Sun, 06 Nov 1994 08:49:61 GMT", "Sun, 06 Nov 1994 08:49:99 GMT",
+              "Sun, 0x Nov 1994 08:49:37 GMT", "Sun, 06-Nov-94 08:49:37 GMT",
+              "Sunday, 06-Nov-1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37",
+              "Sunday 06-Nov-94 08:49:37 GMT", "Sunday, 6-Nov-94 08:49:37 GMT",
+              "Sun Nov 6 08:49:37 1994", "Sun Nov  6 08:49:37 94", "Sun Nov  6 08:49:37 1994 GMT",
+              "Sun Nov  0 08:49:37 1994", "Sun Nov 31 08:49:37 1994", "Sun, Nov  6 08:49:37 1994",
+              "Sunday Nov  6 08:49:37 1994");
+}
+
+TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
 {
     static const int64_t second_2025 = 1735689600, second_2099 = 4070908800; /* on 1 January */
     static const struct {
@@ -184,9 +155,8 @@ START_TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
     (void)weft__date_parse_at(cases[0].text, INT64_MAX);
     (void)weft__date_parse_at(cases[0].text, INT64_MIN);
 }
-END_TEST
 
-START_TEST(the_current_date_is_between_two_readings_of_the_clock)
+TEST(the_current_date_is_between_two_readings_of_the_clock)
 {
     struct timespec before, after;
     clock_gettime(CLOCK_REALTIME_COARSE, &before);
@@ -196,20 +166,4 @@ START_TEST(the_current_date_is_between_two_readings_of_the_clock)
     ck_assert_int_ge(weft__date_parse(text), before.tv_sec);
     ck_assert_int_le(weft__date_parse(text), after.tv_sec);
     ck_assert_ptr_eq(weft__date_now(), text);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_date_is_written_in_the_format_of_the_rfc,
-    &dates_equal_those_of_the_c_library_for_centuries,
-    &each_day_of_400_years_is_parsed_as_it_was_written,
-    &all_three_formats_are_parsed,
-    &invalid_dates_are_refused,
-    &a_year_of_two_digits_is_at_most_50_years_ahead,
-    &the_current_date_is_between_two_readings_of_the_clock,
-};
-
-int main(void)
-{
-    return run_suite("http_date", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Lines of the access log: their format, and escaping of hostile requests. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "http/text/log.h"
 
@@ -29,14 +29,13 @@ static const char *line_of(const weft_http_record *record)
     return line;
 }
 
-START_TEST(a_line_has_the_combined_log_format)
+TEST(a_line_has_the_combined_log_format)
 {
     ck_assert_str_eq(line_of(&ordinary), "192.0.2.7 - - [" TIME "] \"GET /a?b=c HTTP/1.1\" 200 "
                                          "5000000000 \"http://example.org/\" \"curl/8\"\n");
 }
-END_TEST
 
-START_TEST(unknown_values_are_dashes)
+TEST(unknown_values_are_dashes)
 {
     const weft_http_record refused = {.peer = "", .method = "", .target = "", .status = 400};
     ck_assert_str_eq(line_of(&refused), "- - - [" TIME "] \"-\" 400 0 \"-\" \"-\"\n");
@@ -45,9 +44,8 @@ START_TEST(unknown_values_are_dashes)
     ck_assert_str_eq(line_of(&without_status),
                      "::1 - - [" TIME "] \"GET / HTTP/1.0\" 000 0 \"-\" \"-\"\n");
 }
-END_TEST
 
-START_TEST(a_refused_request_has_its_reason_at_the_end)
+TEST(a_refused_request_has_its_reason_at_the_end)
 {
     weft_http_record refused = {
         .peer = "::1", .method = "GET", .target = "/a", .reason = "no \"Host\"", .status = 400};
@@ -58,9 +56,8 @@ START_TEST(a_refused_request_has_its_reason_at_the_end)
     ck_assert_str_eq(line_of(&refused), "::1 - - [" TIME "] \"\\x16\" 400 0 \"-\" \"-\" "
                                         "\"no \\\"Host\\\"\"\n");
 }
-END_TEST
 
-START_TEST(a_request_cannot_end_a_line_or_a_quoted_text)
+TEST(a_request_cannot_end_a_line_or_a_quoted_text)
 {
     weft_http_record bad = ordinary;
     bad.peer = "1 2\n";
@@ -71,9 +68,8 @@ START_TEST(a_request_cannot_end_a_line_or_a_quoted_text)
                      "1\\x202\\x0a - - [" TIME "] \"GET /\\\"x\\\\\\x0d\\x0a HTTP/1.1\" "
                      "200 5000000000 \"\\x09\\x1b[31m\\x7f\" \"\\xc3\\xa4\"\n");
 }
-END_TEST
 
-START_TEST(every_byte_becomes_printable)
+TEST(every_byte_becomes_printable)
 {
     for (int byte = 1; byte < 256; byte++) {
         const char text[] = {(char)byte, '\0'};
@@ -85,9 +81,8 @@ START_TEST(every_byte_becomes_printable)
         ck_assert_int_eq(line[bytes - 1], '\n');
     }
 }
-END_TEST
 
-START_TEST(long_values_are_truncated_and_the_line_fits)
+TEST(long_values_are_truncated_and_the_line_fits)
 {
     static char too_long[100000];
     memset(too_long, '\x01', sizeof too_long - 1);
@@ -97,9 +92,8 @@ START_TEST(long_values_are_truncated_and_the_line_fits)
     ck_assert_ptr_nonnull(strstr(line, "\\x01... HTTP/1.1\" "));
     ck_assert_ptr_nonnull(strstr(line, "\\x01...\"\n"));
 }
-END_TEST
 
-START_TEST(the_time_is_local)
+TEST(the_time_is_local)
 {
     char text[WEFT__LOG_TIME_BYTES];
     setenv("TZ", "XYZ-05:30", 1);
@@ -108,20 +102,4 @@ START_TEST(the_time_is_local)
     ck_assert_str_eq(text, "15/Nov/2023:03:43:20 +0530");
     weft__log_time(text, INT64_MAX); /* not representable as a year */
     ck_assert_uint_gt(strlen(text), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_line_has_the_combined_log_format,
-    &unknown_values_are_dashes,
-    &a_refused_request_has_its_reason_at_the_end,
-    &a_request_cannot_end_a_line_or_a_quoted_text,
-    &every_byte_becomes_printable,
-    &long_values_are_truncated_and_the_line_fits,
-    &the_time_is_local,
-};
-
-int main(void)
-{
-    return run_suite("http_log", tests, COUNT_OF(tests));
 }

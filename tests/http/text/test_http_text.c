@@ -5,12 +5,13 @@
 #include "http/text/status.h"
 #include "http/url/host.h"
 #include "http/url/path.h"
-#include "support/support.h"
+#include "support/cases.h"
+#include "support/suite.h"
 
 static const char token_characters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-START_TEST(a_token_has_the_characters_of_rfc_9110)
+TEST(a_token_has_the_characters_of_rfc_9110)
 {
     for (int c = 0; c < 256; c++) {
         char text[1] = {(char)c};
@@ -21,9 +22,8 @@ START_TEST(a_token_has_the_characters_of_rfc_9110)
     ck_assert(!weft__field_is_token("Content-Type:", 13));
     ck_assert(!weft__field_is_token("", 0));
 }
-END_TEST
 
-START_TEST(a_value_has_no_control_characters_except_tabs)
+TEST(a_value_has_no_control_characters_except_tabs)
 {
     for (int c = 0; c < 256; c++) {
         char text[3] = {'a', (char)c, 'b'};
@@ -33,9 +33,8 @@ START_TEST(a_value_has_no_control_characters_except_tabs)
     ck_assert(weft__field_is_value("", 0));
     ck_assert(!weft__field_is_value("a\r\nSet-Cookie: b", 16));
 }
-END_TEST
 
-START_TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
+TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
 {
     for (int c = 0; c < 256; c++) {
         bool is_cookie = c == 0x21 || (c >= 0x23 && c <= 0x2b) || (c >= 0x2d && c <= 0x3a) ||
@@ -49,9 +48,8 @@ START_TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
             ck_assert_int_eq(weft__ctype_hex((char)c), strtol((char[]){(char)c, 0}, NULL, 16));
     }
 }
-END_TEST
 
-START_TEST(words_are_compared_without_case)
+TEST(words_are_compared_without_case)
 {
     ck_assert(weft__field_is_word("gzip, x", 4, "GZIP"));
     ck_assert(weft__field_is_word("", 0, ""));
@@ -63,34 +61,23 @@ START_TEST(words_are_compared_without_case)
     ck_assert(!weft__field_is_word("[", 1, "{")); /* differ by the same bit as letters */
     ck_assert(!weft__field_is_word("@", 1, "`"));
 }
-END_TEST
 
-START_TEST(list_items_are_trimmed_and_empty_items_are_skipped)
+static void assert_items(const char *list, const char *items)
 {
-    static const struct {
-        const char *list, *items;
-    } cases[] = {
-        {"", ""},
-        {"a", "a|"},
-        {"a,b", "a|b|"},
-        {" a , b ", "a|b|"},
-        {",,a,\t,b,,", "a|b|"},
-        {" , ", ""},
-        {"a b,c", "a b|c|"},
-        {"\ta\t", "a|"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        char out[64] = "";
-        const char *rest = cases[i].list;
-        weft__span item;
-        while (weft__field_next(&rest, &item)) {
-            strncat(out, item.at, item.bytes);
-            strcat(out, "|");
-        }
-        ck_assert_str_eq(out, cases[i].items);
+    char out[64] = "";
+    weft__span item;
+    while (weft__field_next(&list, &item)) {
+        strncat(out, item.at, item.bytes);
+        strcat(out, "|");
     }
+    ck_assert_str_eq(out, items);
 }
-END_TEST
+
+TEST(list_items_are_trimmed_and_empty_items_are_skipped)
+{
+    EACH_PAIR(assert_items, " -> ", "a -> a|", "a,b -> a|b|", " a , b  -> a|b|",
+              ",,a,\t,b,, -> a|b|", " ,  -> ", "a b,c -> a b|c|", "\ta\t -> a|");
+}
 
 /* Return the cleaned path, or "-". The input is in an allocation of its exact size, for ASan. */
 static const char *clean_path(const char *text)
@@ -107,139 +94,45 @@ static const char *clean_path(const char *text)
     return out;
 }
 
-START_TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
+static void assert_cleaned(const char *text, const char *path)
 {
-    static const struct {
-        const char *text, *path;
-    } cases[] = {
-        {"/", "/"},
-        {"/a", "/a"},
-        {"/a/", "/a/"},
-        {"/a/b", "/a/b"},
-        {"/.", "/"},
-        {"/./", "/"},
-        {"/./a", "/a"},
-        {"/a/.", "/a/"},
-        {"/a/./", "/a/"},
-        {"/a/./b", "/a/b"},
-        {"/a/..", "/"},
-        {"/a/../", "/"},
-        {"/a/../b", "/b"},
-        {"/a/b/..", "/a/"},
-        {"/a/b/../", "/a/"},
-        {"/a/b/../c", "/a/c"},
-        {"/a/b/../../c", "/c"},
-        {"/a/b/c/../../d/../e", "/a/e"},
-        {"/a/./../b/.", "/b/"},
-        {"//", "/"},
-        {"///", "/"},
-        {"//a", "/a"},
-        {"/a//b", "/a/b"},
-        {"/a//", "/a/"},
-        {"/a//../b", "/b"},
-        {"/a/.//../b", "/b"},
-        {"//a/..//", "/"},
-        {"/%2e", "/"},
-        {"/a/%2e", "/a/"},
-        {"/a/%2E%2e/b", "/b"},
-        {"/a/.%2e/b", "/b"},
-        {"/a/%2e./b", "/b"},
-        {"/...", "/..."},
-        {"/a/.../b", "/a/.../b"},
-        {"/..a", "/..a"},
-        {"/a..", "/a.."},
-        {"/.a", "/.a"},
-        {"/a.", "/a."},
-        {"/. ", "/. "},
-        {"/%61", "/a"},
-        {"/a%20b", "/a b"},
-        {"/a+b", "/a+b"},
-        {"/%2561", "/%61"},
-        {"/%252e%252e/a", "/%2e%2e/a"},
-        {"/%252f", "/%2f"},
-        {"/%25", "/%"},
-        {"/%c3%a4", "/\xc3\xa4"},
-        {"/\xc3\xa4", "/\xc3\xa4"},
-        {"/%c0%ae%c0%ae/", "/\xc0\xae\xc0\xae/"}, /* overlong UTF-8, not dots */
-        {"/%ff", "/\xff"},
-        {"/a%3fb%23c", "/a?b#c"},
-        {"/a;b=c", "/a;b=c"},
-        {"/a:b@c", "/a:b@c"},
-        {"/~a", "/~a"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(clean_path(cases[i].text), cases[i].path);
+    ck_assert_str_eq(clean_path(text), path);
 }
-END_TEST
 
-START_TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
+static void assert_path_refused(const char *text)
 {
-    static const char *const cases[] = {
-        "",
-        "a",
-        ".",
-        "..",
-        "*",
-        "a/b",
-        "%2f",
-        "?",
-        "/..",
-        "/../",
-        "/../a",
-        "/./..",
-        "/a/../..",
-        "/a/../../a",
-        "/a/../../a/b/c",
-        "/a/b/../../..",
-        "//..",
-        "//../a",
-        "/a//../..",
-        "/%2e%2e",
-        "/%2e%2e/a",
-        "/.%2e/a",
-        "/%2e./a",
-        "/a/%2e%2e/%2E%2E/b",
-        "/%2f",
-        "/a%2fb",
-        "/a%2Fb",
-        "/..%2fa",
-        "/%2e%2e%2fa",
-        "/\\",
-        "/a\\b",
-        "/..\\a",
-        "/%5c",
-        "/a%5Cb",
-        "/..%5c..",
-        "/%00",
-        "/a%00b",
-        "/a%00",
-        "/a.html%00.png",
-        "/%0a",
-        "/%0d",
-        "/a%0d%0ab",
-        "/%01",
-        "/%09",
-        "/%1f",
-        "/%7f",
-        "/\x01",
-        "/\n",
-        "/\t",
-        "/\x7f",
-        "/%",
-        "/a%",
-        "/%4",
-        "/%4/",
-        "/%g0",
-        "/%0g",
-        "/%%41",
-        "/% 41",
-        "/%/41",
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(strcmp(clean_path(cases[i]), "-") == 0, "%s: %s", cases[i],
-                      clean_path(cases[i]));
+    ck_assert_msg(strcmp(clean_path(text), "-") == 0, "%s: %s", text, clean_path(text));
 }
-END_TEST
+
+/* %c0%ae is overlong UTF-8, not a dot. */
+TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
+{
+    EACH_PAIR(assert_cleaned, "/ -> /", "/a -> /a", "/a/ -> /a/", "/a/b -> /a/b", "/. -> /",
+              "/./ -> /", "/./a -> /a", "/a/. -> /a/", "/a/./ -> /a/", "/a/./b -> /a/b",
+              "/a/.. -> /", "/a/../ -> /", "/a/../b -> /b", "/a/b/.. -> /a/", "/a/b/../ -> /a/",
+              "/a/b/../c -> /a/c", "/a/b/../../c -> /c", "/a/b/c/../../d/../e -> /a/e",
+              "/a/./../b/. -> /b/", "// -> /", "/// -> /", "//a -> /a", "/a//b -> /a/b",
+              "/a// -> /a/", "/a//../b -> /b", "/a/.//../b -> /b", "//a/..// -> /", "/%2e -> /",
+              "/a/%2e -> /a/", "/a/%2E%2e/b -> /b", "/a/.%2e/b -> /b", "/a/%2e./b -> /b",
+              "/... -> /...", "/a/.../b -> /a/.../b", "/..a -> /..a", "/a.. -> /a..", "/.a -> /.a",
+              "/a. -> /a.", "/.  -> /. ", "/%61 -> /a", "/a%20b -> /a b", "/a+b -> /a+b",
+              "/%2561 -> /%61", "/%252e%252e/a -> /%2e%2e/a", "/%252f -> /%2f", "/%25 -> /%",
+              "/%c3%a4 -> /\303\244", "/\303\244 -> /\303\244",
+              "/%c0%ae%c0%ae/ -> /\xc0\xae\xc0\xae/", "/%ff -> /\xff", "/a%3fb%23c -> /a?b#c",
+              "/a;b=c -> /a;b=c", "/a:b@c -> /a:b@c", "/~a -> /~a");
+}
+
+TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
+{
+    EACH_TEXT(assert_path_refused, "", "a", ".", "..", "*", "a/b", "%2f", "?", "/..", "/../",
+              "/../a", "/./..", "/a/../..", "/a/../../a", "/a/../../a/b/c", "/a/b/../../..", "//..",
+              "//../a", "/a//../..", "/%2e%2e", "/%2e%2e/a", "/.%2e/a", "/%2e./a",
+              "/a/%2e%2e/%2E%2E/b", "/%2f", "/a%2fb", "/a%2Fb", "/..%2fa", "/%2e%2e%2fa", "/\\",
+              "/a\\b", "/..\\a", "/%5c", "/a%5Cb", "/..%5c..", "/%00", "/a%00b", "/a%00",
+              "/a.html%00.png", "/%0a", "/%0d", "/a%0d%0ab", "/%01", "/%09", "/%1f", "/%7f",
+              "/\x01", "/\n", "/\t", "/\x7f", "/%", "/a%", "/%4", "/%4/", "/%g0", "/%0g", "/%%41",
+              "/% 41", "/%/41");
+}
 
 /* Return "host port", or "-". */
 static const char *host_of(const char *text)
@@ -253,48 +146,34 @@ static const char *host_of(const char *text)
     return out;
 }
 
-START_TEST(a_host_is_separated_from_its_port)
-{
-    static const struct {
-        const char *text, *parts;
-    } cases[] = {
-        {"", " -1"},
-        {"a", "a -1"},
-        {"Example.ORG", "example.org -1"},
-        {"a:80", "a 80"},
-        {"a:", "a -1"},
-        {"a:0", "a 0"},
-        {"a:65535", "a 65535"},
-        {"127.0.0.1:8080", "127.0.0.1 8080"},
-        {"[::1]", "::1 -1"},
-        {"[::1]:", "::1 -1"},
-        {"[2001:DB8::1]:443", "2001:db8::1 443"},
-        {"[0000:0000:0000:0000:0000:ffff:255.255.255.255]",
-         "0000:0000:0000:0000:0000:ffff:255.255.255.255 -1"},
-        {"a.", "a. -1"},
-        {"a_b", "a_b -1"},
-        {"xn--a-b.c", "xn--a-b.c -1"},
-        {"%41", "a -1"},
-        {"*", "* -1"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(host_of(cases[i].text), cases[i].parts);
-}
-END_TEST
+#define LONGEST_IP "0000:0000:0000:0000:0000:ffff:255.255.255.255"
 
-START_TEST(invalid_hosts_are_refused)
+static void assert_host(const char *text, const char *parts)
 {
-    static const char *const cases[] = {
-        ":",      ":80",     "a:b",       "a:80:80",      "a:65536",  "a:655360000000000000000",
-        "a:-1",   "a: 80",   " a",        "a ",           "a b",      "a/b",
-        "a@b",    "a?b",     "a#b",       "a\\b",         "a,b c",    "\"a\"",
-        "<a>",    "a\tb",    "a\nb",      "a\x7f",        "\xc3\xa4", "a%",
-        "a%4",    "a%zz",    "a%00",      "a%2f",         "a%40",     "a%20",
-        "[",      "]",       "[]",        "[a]",          "[::1",     "::1",
-        "[::1]a", "[::1]:a", "[1.2.3.4]", "[::1%25eth0]", "[::g]",    "[[::1]]",
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(strcmp(host_of(cases[i]), "-") == 0, "%s: %s", cases[i], host_of(cases[i]));
+    ck_assert_str_eq(host_of(text), parts);
+}
+
+TEST(a_host_is_separated_from_its_port)
+{
+    EACH_PAIR(assert_host, " ->  -1", "a -> a -1", "Example.ORG -> example.org -1", "a:80 -> a 80",
+              "a: -> a -1", "a:0 -> a 0", "a:65535 -> a 65535", "127.0.0.1:8080 -> 127.0.0.1 8080",
+              "[::1] -> ::1 -1", "[::1]: -> ::1 -1", "[2001:DB8::1]:443 -> 2001:db8::1 443",
+              "[" LONGEST_IP "] -> " LONGEST_IP " -1", "a. -> a. -1", "a_b -> a_b -1",
+              "xn--a-b.c -> xn--a-b.c -1", "%41 -> a -1", "* -> * -1");
+}
+
+static void assert_no_host(const char *text)
+{
+    ck_assert_msg(strcmp(host_of(text), "-") == 0, "%s: %s", text, host_of(text));
+}
+
+TEST(invalid_hosts_are_refused)
+{
+    EACH_TEXT(assert_no_host, ":", ":80", "a:b", "a:80:80", "a:65536", "a:655360000000000000000",
+              "a:-1", "a: 80", " a", "a ", "a b", "a/b", "a@b", "a?b", "a#b", "a\\b", "a,b c",
+              "\"a\"", "<a>", "a\tb", "a\nb", "a\x7f", "\xc3\xa4", "a%", "a%4", "a%zz", "a%00",
+              "a%2f", "a%40", "a%20", "[", "]", "[]", "[a]", "[::1", "::1", "[::1]a", "[::1]:a",
+              "[1.2.3.4]", "[::1%25eth0]", "[::g]", "[[::1]]");
     weft__host host;
     ck_assert_int_eq(weft__host_parse(&host, "a\0b", 3), -EINVAL);
     ck_assert_int_eq(weft__host_parse(&host, "[::1\0]", 6), -EINVAL);
@@ -302,9 +181,8 @@ START_TEST(invalid_hosts_are_refused)
     ck_assert_int_eq(weft__host_parse(&host, "a:80", 3), 0);
     ck_assert_int_eq(host.port, 8);
 }
-END_TEST
 
-START_TEST(the_table_of_types_is_sorted)
+TEST(the_table_of_types_is_sorted)
 {
     for (size_t i = 0; i < weft__mime_count; i++) {
         const weft__mime *row = &weft__mime_table[i];
@@ -318,9 +196,8 @@ START_TEST(the_table_of_types_is_sorted)
     }
     ck_assert_uint_gt(weft__mime_count, 90);
 }
-END_TEST
 
-START_TEST(each_extension_is_found_without_case)
+TEST(each_extension_is_found_without_case)
 {
     for (size_t i = 0; i < weft__mime_count; i++) {
         char name[64];
@@ -332,83 +209,51 @@ START_TEST(each_extension_is_found_without_case)
         ck_assert_str_eq(weft__mime_of(name), weft__mime_table[i].type);
     }
 }
-END_TEST
 
-START_TEST(the_extension_determines_the_type)
+static void assert_type(const char *name, const char *type)
 {
-    static const struct {
-        const char *name, *type;
-    } cases[] = {
-        {"index.html", "text/html; charset=utf-8"},
-        {"a.tar.gz", "application/gzip"},
-        {"a.min.js", "text/javascript; charset=utf-8"},
-        {"a.mjs", "text/javascript; charset=utf-8"},
-        {"a.json", "application/json"},
-        {"a.wasm", "application/wasm"},
-        {"a.webmanifest", "application/manifest+json"},
-        {"a.avif", "image/avif"},
-        {"a.svg", "image/svg+xml"},
-        {"a.woff2", "font/woff2"},
-        {"A.JPG", "image/jpeg"},
-        {"a.htmlx", "application/octet-stream"},
-        {"a.htm", "text/html; charset=utf-8"},
-        {"a.ht", "application/octet-stream"},
-        {"a.", "application/octet-stream"},
-        {"a", "application/octet-stream"},
-        {"", "application/octet-stream"},
-        {".", "application/octet-stream"},
-        {"..", "application/octet-stream"},
-        {".html", "application/octet-stream"},
-        {"/x/.html", "application/octet-stream"},
-        {"/x.html/a", "application/octet-stream"},
-        {"html", "application/octet-stream"},
-        {"a.\xc3\xa4", "application/octet-stream"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(weft__mime_of(cases[i].name), cases[i].type);
+    ck_assert_str_eq(weft__mime_of(name), type);
 }
-END_TEST
 
-START_TEST(text_is_compressible_and_pictures_are_not)
+static void assert_unknown_type(const char *name)
 {
-    static const char *const yes[] = {
-        "text/html",
-        "text/html; charset=utf-8",
-        "TEXT/CSS",
-        "application/json",
-        "application/json;x=y",
-        "Application/JSON ; x",
-        "image/svg+xml",
-        "application/ld+json",
-        "application/wasm",
-        "application/xml",
-        "text/x",
-        "font/ttf",
-    };
-    static const char *const no[] = {
-        "",
-        "text",
-        "image/png",
-        "image/jpeg",
-        "video/mp4",
-        "application/gzip",
-        "application/zip",
-        "font/woff2",
-        "application/octet-stream",
-        "text/event-stream",
-        "text/event-stream; charset=utf-8",
-        "application/jsonx",
-        "xml",
-        "application/pdf",
-    };
-    for (size_t i = 0; i < COUNT_OF(yes); i++)
-        ck_assert_msg(weft__mime_is_compressible(yes[i]), "%s", yes[i]);
-    for (size_t i = 0; i < COUNT_OF(no); i++)
-        ck_assert_msg(!weft__mime_is_compressible(no[i]), "%s", no[i]);
+    assert_type(name, "application/octet-stream");
 }
-END_TEST
 
-START_TEST(each_status_has_a_reason_phrase_and_a_status_line)
+TEST(the_extension_determines_the_type)
+{
+    EACH_PAIR(assert_type, "index.html -> text/html; charset=utf-8", "a.tar.gz -> application/gzip",
+              "a.min.js -> text/javascript; charset=utf-8",
+              "a.mjs -> text/javascript; charset=utf-8", "a.json -> application/json",
+              "a.wasm -> application/wasm", "a.webmanifest -> application/manifest+json",
+              "a.avif -> image/avif", "a.svg -> image/svg+xml", "a.woff2 -> font/woff2",
+              "A.JPG -> image/jpeg", "a.htm -> text/html; charset=utf-8");
+    EACH_TEXT(assert_unknown_type, "a.htmlx", "a.ht", "a.", "a", "", ".", "..", ".html", "/x/.html",
+              "/x.html/a", "html", "a.\xc3\xa4");
+}
+
+static void assert_compressible(const char *type)
+{
+    ck_assert_msg(weft__mime_is_compressible(type), "%s", type);
+}
+
+static void assert_incompressible(const char *type)
+{
+    ck_assert_msg(!weft__mime_is_compressible(type), "%s", type);
+}
+
+TEST(text_is_compressible_and_pictures_are_not)
+{
+    EACH_TEXT(assert_compressible, "text/html", "text/html; charset=utf-8", "TEXT/CSS",
+              "application/json", "application/json;x=y", "Application/JSON ; x", "image/svg+xml",
+              "application/ld+json", "application/wasm", "application/xml", "text/x", "font/ttf");
+    EACH_TEXT(assert_incompressible, "", "text", "image/png", "image/jpeg", "video/mp4",
+              "application/gzip", "application/zip", "font/woff2", "application/octet-stream",
+              "text/event-stream", "text/event-stream; charset=utf-8", "application/jsonx", "xml",
+              "application/pdf");
+}
+
+TEST(each_status_has_a_reason_phrase_and_a_status_line)
 {
     size_t known = 0;
     for (int status = -10; status < 1100; status++) {
@@ -432,27 +277,4 @@ START_TEST(each_status_has_a_reason_phrase_and_a_status_line)
     ck_assert_str_eq(weft__status_text(511), "Network Authentication Required");
     ck_assert_str_eq(weft__status_text(418), "");
     ck_assert_str_eq(weft__status_text(599), "");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_token_has_the_characters_of_rfc_9110,
-    &a_value_has_no_control_characters_except_tabs,
-    &cookies_and_urls_have_the_characters_of_their_rfcs,
-    &words_are_compared_without_case,
-    &list_items_are_trimmed_and_empty_items_are_skipped,
-    &a_path_is_decoded_once_and_dot_segments_are_removed,
-    &a_path_above_the_root_or_with_hidden_separators_is_refused,
-    &a_host_is_separated_from_its_port,
-    &invalid_hosts_are_refused,
-    &the_table_of_types_is_sorted,
-    &each_extension_is_found_without_case,
-    &the_extension_determines_the_type,
-    &text_is_compressible_and_pictures_are_not,
-    &each_status_has_a_reason_phrase_and_a_status_line,
-};
-
-int main(void)
-{
-    return run_suite("http_text", tests, COUNT_OF(tests));
 }

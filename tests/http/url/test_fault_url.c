@@ -1,6 +1,7 @@
 /* URLs and address lists without memory: each is complete, or the call fails. */
 #include "http/url/ip.h"
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
@@ -21,11 +22,7 @@ static bool open_urls(void)
     return is_done;
 }
 
-START_TEST(a_url_is_opened_or_the_call_fails)
-{
-    fail_each_call(open_urls);
-}
-END_TEST
+FAULT_TEST(a_url_is_opened_or_the_call_fails, open_urls)
 
 static bool parse_cidr_list(void)
 {
@@ -38,17 +35,4 @@ static bool parse_cidr_list(void)
     return is_done;
 }
 
-START_TEST(an_address_list_is_complete_or_empty)
-{
-    fail_each_call(parse_cidr_list);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_url_is_opened_or_the_call_fails,
-        &an_address_list_is_complete_or_empty,
-    };
-    return run_suite("fault_url", tests, COUNT_OF(tests));
-}
+FAULT_TEST(an_address_list_is_complete_or_empty, parse_cidr_list)

@@ -1,9 +1,10 @@
 /* Percent-encoding in URLs and forms, and parameters of queries. */
-#include "support/support.h"
+#include "support/cases.h"
+#include "support/suite.h"
 
 #include <weft/web.h>
 
-START_TEST(escapes_are_decoded_in_place)
+TEST(escapes_are_decoded_in_place)
 {
     static const struct {
         const char *text, *plain, *form;
@@ -28,17 +29,15 @@ START_TEST(escapes_are_decoded_in_place)
         ck_assert_str_eq(text, cases[i].form);
     }
 }
-END_TEST
 
-START_TEST(a_decoded_nul_shows_in_the_length)
+TEST(a_decoded_nul_shows_in_the_length)
 {
     char text[] = "a%00b";
     ck_assert_int_eq(weft_url_decode(text, false), 3);
     ck_assert_mem_eq(text, "a\0b", 4);
 }
-END_TEST
 
-START_TEST(a_malformed_escape_leaves_the_text_unchanged)
+TEST(a_malformed_escape_leaves_the_text_unchanged)
 {
     static const char *const cases[] = {"%",     "%4",   "a%",    "a%4",    "%g1",  "%1g",
                                         "%41%4", "%%41", "%4%41", "+%41+%", "% 41", "%-1"};
@@ -49,9 +48,8 @@ START_TEST(a_malformed_escape_leaves_the_text_unchanged)
         ck_assert_str_eq(text, cases[i]);
     }
 }
-END_TEST
 
-START_TEST(all_characters_except_unreserved_ones_are_encoded)
+TEST(all_characters_except_unreserved_ones_are_encoded)
 {
     for (int c = 1; c < 256; c++) {
         char text[2] = {(char)c, '\0'}, out[8], expected[8];
@@ -65,9 +63,8 @@ START_TEST(all_characters_except_unreserved_ones_are_encoded)
         ck_assert_str_eq(out, text);
     }
 }
-END_TEST
 
-START_TEST(encoding_truncates_between_escapes)
+TEST(encoding_truncates_between_escapes)
 {
     static const struct {
         size_t room;
@@ -83,7 +80,6 @@ START_TEST(encoding_truncates_between_escapes)
     }
     ck_assert_uint_eq(weft_url_encode(NULL, 0, "a b/"), 8);
 }
-END_TEST
 
 /* Return all parameters as text. Each parameter is in brackets. '!' is an error. */
 static const char *params_of(const char *text)
@@ -104,50 +100,17 @@ static const char *params_of(const char *text)
     return out;
 }
 
-START_TEST(parameters_are_returned_one_by_one)
+static void assert_params(const char *text, const char *params)
 {
-    static const struct {
-        const char *text, *params;
-    } cases[] = {
-        {"", ""},
-        {"a", "[a|]"},
-        {"a=", "[a|]"},
-        {"a=b", "[a|b]"},
-        {"a=b&c=d", "[a|b][c|d]"},
-        {"a=b&a=c", "[a|b][a|c]"},
-        {"&", ""},
-        {"&&a=b&&c&", "[a|b][c|]"},
-        {"=b", "[|b]"},
-        {"=", "[|]"},
-        {"a=b=c", "[a|b=c]"},
-        {"a==", "[a|=]"},
-        {"a+b=c+d", "[a b|c d]"},
-        {"a%3Db=c%26d", "[a=b|c&d]"},
-        {"a%2Bb", "[a+b|]"},
-        {"%e2%82%ac=1", "[\xe2\x82\xac|1]"},
-        {"a;b=c", "[a;b|c]"},
-        {"a=%", "!"},
-        {"%=a", "!"},
-        {"a=%4&b=c", "![b|c]"},
-        {"a=b%00&c=d", "![c|d]"},
-        {"%00a=b&c=d", "![c|d]"},
-        {"a=%0", "!"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(params_of(cases[i].text), cases[i].params);
+    ck_assert_str_eq(params_of(text), params);
 }
-END_TEST
 
-static const TTest *const *const tests[] = {
-    &escapes_are_decoded_in_place,
-    &a_decoded_nul_shows_in_the_length,
-    &a_malformed_escape_leaves_the_text_unchanged,
-    &all_characters_except_unreserved_ones_are_encoded,
-    &encoding_truncates_between_escapes,
-    &parameters_are_returned_one_by_one,
-};
-
-int main(void)
+TEST(parameters_are_returned_one_by_one)
 {
-    return run_suite("url_encode", tests, COUNT_OF(tests));
+    EACH_PAIR(assert_params, " -> ", "a -> [a|]", "a= -> [a|]", "a=b -> [a|b]",
+              "a=b&c=d -> [a|b][c|d]", "a=b&a=c -> [a|b][a|c]", "& -> ", "&&a=b&&c& -> [a|b][c|]",
+              "=b -> [|b]", "= -> [|]", "a=b=c -> [a|b=c]", "a== -> [a|=]", "a+b=c+d -> [a b|c d]",
+              "a%3Db=c%26d -> [a=b|c&d]", "a%2Bb -> [a+b|]", "%e2%82%ac=1 -> [\xe2\x82\xac|1]",
+              "a;b=c -> [a;b|c]", "a=% -> !", "%=a -> !", "a=%4&b=c -> ![b|c]",
+              "a=b%00&c=d -> ![c|d]", "%00a=b&c=d -> ![c|d]", "a=%0 -> !");
 }

@@ -1,0 +1,56 @@
+/* A connection to a handler, for the fault tests of the server, of files and of the proxy. */
+#ifndef TESTS_HTTP_FAULT_CONN_H
+#define TESTS_HTTP_FAULT_CONN_H
+
+#include "support/fault.h"
+
+#include <weft/web.h>
+
+#include <sys/socket.h>
+
+/* The served end of the connection. */
+static struct fault_conn {
+    int pair[2];
+    weft_http_handler *handler;
+    void *ctx;
+    const weft_http_options *options;
+    bool is_open; /* do not half-close after the request */
+} fault_conn;
+
+static char fault_received[65536];
+
+static weft_value serve_fault_conn(void *arg)
+{
+    (void)arg;
+    (void)weft_http_serve_conn(fault_conn.pair[1], fault_conn.handler, fault_conn.ctx,
+                               fault_conn.options);
+    return 0;
+}
+
+/* Send the requests at once and return all responses. */
+static inline const char *fault_exchange(const char *requests)
+{
+    size_t bytes = 0;
+    ssize_t n = 0;
+    int fd;
+    WITHOUT_FAULTS(REQUIRE(weft_socketpair(fault_conn.pair) == 0));
+    fd = fault_conn.pair[0];
+    weft_fiber f = require_created(weft_spin(serve_fault_conn, NULL));
+    if (f == 0) {
+        weft_close(fault_conn.pair[1]);
+    } else if (REQUIRE_OR_PEER_FAULT(weft_write_all(fd, requests, strlen(requests)))) {
+        if (!fault_conn.is_open)
+            (void)weft_shutdown(fd, SHUT_WR);
+        while (bytes + 1 < sizeof fault_received &&
+               (n = weft_read(fd, fault_received + bytes, sizeof fault_received - 1 - bytes)) > 0)
+            bytes += (size_t)n;
+        REQUIRE(n == 0 || fault_explains_at_peer(n));
+    }
+    weft_close(fd);
+    if (f != 0)
+        REQUIRE(weft_await(f) == 0);
+    fault_received[bytes] = '\0';
+    return fault_received;
+}
+
+#endif
