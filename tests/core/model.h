@@ -289,6 +289,9 @@ static void require_sane(const actor *a)
         REQUIRE(a->is_returned || (!a->is_started && (a->is_stopped || a->is_shutdown)));
     for (int i = 1; i < actors_made && is_dead(a); i++) /* no child outlives its parent */
         REQUIRE(actors[i].parent != index_of(a) || is_dead(&actors[i]));
+    /* On sim a cancellation ends every wait at once, also of I/O. */
+    if (is_sim() && must_fail(a) && a->waits_in != NOT_WAITING && !a->is_parked)
+        REQUIRE(weft_state_of(a->id) != WEFT_WAITING);
     /* With virtual time a deadline is not late by more than the coalescing of timers. */
     for (int i = 0; i < a->depth && is_sim(); i++)
         REQUIRE(weft_scope_is_cancelled(&a->scopes[i].scope) ||
