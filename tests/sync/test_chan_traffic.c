@@ -189,7 +189,7 @@ static const property properties[] = {
     {"with_interrupted_senders_and_receivers_no_value_is_lost_or_duplicated", run_traffic,
      .variant = LOCAL, .seeds = 3, .sim_seeds = 12, .least = {[MISSED] = 1}},
     {"between_threads_each_value_arrives_once_in_the_order_of_its_sender_or_its_send_fails",
-     run_traffic, .variant = SHARED, .seeds = 3},
+     run_traffic, .variant = SHARED, .seeds = 8},
     {"closing_during_traffic_loses_nothing_that_was_sent", run_traffic, .variant = CLOSED_EARLY,
      .seeds = 3},
 };
