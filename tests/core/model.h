@@ -7,29 +7,18 @@
 #ifndef TESTS_CORE_MODEL_H
 #define TESTS_CORE_MODEL_H
 
-#include "support/random.h"
-#include "support/support.h"
-
-#include <sys/mman.h>
+#include "support/property.h"
 
 #define ACTORS_MAX 200
 #define SCOPES_MAX 3
 #define CODES_MAX 3000
 #define CODE_FIRST 1000 /* codes are -1000 and below, which are not errors that weft returns */
 
-/* The report of a run to the test, in shared memory. */
-typedef struct report {
-    uint64_t hash;
-    unsigned steps;
-    unsigned actors;
-    char text[256]; /* the requirement that did not hold; empty: all held */
-} report;
-
 /* Not in a blocking call; in a call that weft_schedule ends; in another blocking call. */
 typedef enum wait_kind { NOT_WAITING, SCHEDULABLE, NOT_SCHEDULABLE } wait_kind;
 
 /* A fiber. Index 0 is the main fiber. */
-typedef struct actor {
+struct actor {
     weft_fiber id; /* 0: not created yet */
     int parent;
     int ended_under; /* its parent when it returned */
@@ -52,7 +41,7 @@ typedef struct actor {
         bool may_have_interrupted, has_interrupted; /* interrupted a call inside */
         double deadline_s;
     } scopes[SCOPES_MAX];
-} actor;
+};
 
 static actor actors[ACTORS_MAX];
 static int actors_made;
@@ -61,22 +50,6 @@ static int codes_made;
 static uint8_t allowed[CODES_MAX][ACTORS_MAX];
 static weft_value values_made;
 static unsigned steps_left;
-static report *shared_report;
-
-#define REQUIRE(condition)                                                             \
-    do {                                                                               \
-        if (!(condition)) {                                                            \
-            snprintf(shared_report->text, sizeof shared_report->text,                  \
-                     "line %d, %u steps to go: %s", __LINE__, steps_left, #condition); \
-            _exit(1);                                                                  \
-        }                                                                              \
-    } while (0)
-
-static void hash_result(uint64_t x)
-{
-    shared_report->hash =
-        (shared_report->hash ^ x) * UINT64_C(0x100000001b3) + (shared_report->hash >> 29);
-}
 
 static weft_value new_value(void)
 {
@@ -187,9 +160,17 @@ static void require_cause(actor *a, weft_value error)
     a->last_code = (int)error;
 }
 
+/* Begin a blocking call. Return true if the call must fail. */
+static bool begin_wait(actor *a, wait_kind kind)
+{
+    a->waits_in = kind;
+    return must_fail(a);
+}
+
 /* Check the conditions that hold after every blocking call. result is its return value. */
 static void require_sane_return(actor *a, weft_value result, bool had_to_fail)
 {
+    hash_result((uint64_t)result);
     a->waits_in = NOT_WAITING;
     REQUIRE(!a->is_parked);
     REQUIRE(weft_self() == a->id);
@@ -306,7 +287,15 @@ static void require_sane(const actor *a)
 {
     if (is_dead(a))
         REQUIRE(a->is_returned || (!a->is_started && (a->is_stopped || a->is_shutdown)));
-    REQUIRE(!(a->is_started && !a->is_returned && is_dead(a)));
+    for (int i = 1; i < actors_made && is_dead(a); i++) /* no child outlives its parent */
+        REQUIRE(actors[i].parent != index_of(a) || is_dead(&actors[i]));
+    /* On sim a cancellation ends every wait at once, also of I/O. */
+    if (is_sim() && must_fail(a) && a->waits_in != NOT_WAITING && !a->is_parked)
+        REQUIRE(weft_state_of(a->id) != WEFT_WAITING);
+    /* With virtual time a deadline is not late by more than the coalescing of timers. */
+    for (int i = 0; i < a->depth && is_sim(); i++)
+        REQUIRE(weft_scope_is_cancelled(&a->scopes[i].scope) ||
+                weft_now() < a->scopes[i].deadline_s + 1e-3);
 }
 
 #endif

@@ -1,124 +1,48 @@
 /*
- * Tests of the interaction of two rules. Each case was found by reasoning about the code or by a
+ * Tests of the interaction of two rules: errors and cancellation, interrupts and waits for several
+ * fibers, nested deadlines and shields. Each case was found by reasoning about the code or by a
  * random program (test_model.c), where it is too rare to rely on.
  */
+#include "support/random.h"
 #include "support/support.h"
 
-#include <pthread.h>
-
-static weft_counters counters_now(void)
+/* Suspend, then sleep where cancellation has no effect. Return arg. */
+static weft_value suspend_then_shield(void *arg)
 {
-    weft_counters now;
-    ck_assert_int_eq(weft_stats(&now), 0);
-    return now;
+    weft_suspend();
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(0.002);
+    return (weft_value)arg;
 }
 
-/* P4: weft_schedule refuses a fiber that waits, or has just waited, in another call. */
-START_TEST(scheduling_a_cancelled_sleeping_fiber_is_refused)
+static weft_value mark_two_results(void *arg)
 {
-    weft_fiber f = spin_sleeping();
-    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-    ck_assert_int_eq(weft_raise(f, -EIO, "wake"), 0);
-    ck_assert_int_eq(weft_state_of(f), WEFT_RUNNABLE);
-    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-    ck_assert_int_eq(weft_await(f), -EIO);
-}
-END_TEST
-
-static weft_value suspend_then_sleep(void *arg)
-{
-    (void)arg;
-    weft_value rc = weft_suspend();
-    return rc < 0 ? rc : weft_sleep(INFINITY);
+    for (int i = 0; i < 2; i++) {
+        weft_value rc = weft_suspend();
+        mark(rc == -EIO ? "error " : rc == -ECANCELED ? "cancel " : "? ");
+    }
+    return (weft_value)arg;
 }
 
-/* P14 */
-START_TEST(scheduling_a_parked_sleeping_fiber_is_refused)
+/* P6: moving a fiber to the front of the queue does not discard its pending result. */
+START_TEST(a_cancel_does_not_discard_a_pending_error)
 {
-    weft_fiber f = weft_spin(suspend_then_sleep, NULL);
-    let_run();
-    ck_assert_int_eq(weft_schedule(f, 0), 0);
-    let_run();
-    ck_assert_int_eq(weft_park(f), 0);
-    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-    ck_assert_int_eq(weft_unpark(f), 0);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
+    for (int i = 0; i < 2; i++) {
+        weft_fiber f = spin_waiting(mark_two_results, NULL);
+        ck_assert_int_eq(i == 0 ? weft_schedule(f, -EIO) : weft_raise(f, -EIO, "broken"), 0);
+        ck_assert_int_eq(i == 0 ? weft_cancel(f) : weft_stop(f, 5), 0);
+        ck_assert_int_eq(weft_await(f), i == 0 ? -ECANCELED : 5);
+    }
+    ck_assert_trail("error cancel error cancel ");
 }
 END_TEST
 
-static weft_value park_and_unpark_starter(void *arg)
-{
-    weft_fiber starter = *(weft_fiber *)arg;
-    ck_assert_int_eq(weft_park(starter), 0);
-    ck_assert_int_eq(weft_unpark(starter), 0);
-    return weft_snooze();
-}
-
-static weft_value start_one(void *arg)
-{
-    weft_fiber self = weft_self();
-    weft_fiber f = weft_new(park_and_unpark_starter, &self);
-    ck_assert_int_eq(weft_start(f), 0);
-    weft_value rc = weft_suspend(); /* only the test schedules this fiber, with 7 */
-    (void)arg;
-    return rc;
-}
-
-/* P14, T8: the fiber is in weft_start, and continues once, when the started fiber switches. */
-START_TEST(a_starter_that_is_parked_and_unparked_runs_once)
-{
-    weft_fiber f = weft_spin(start_one, NULL);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_schedule(f, 7), 0);
-    ck_assert_int_eq(weft_await(f), 7);
-}
-END_TEST
-
-static weft_value park_starter(void *arg)
-{
-    ck_assert_int_eq(weft_park(*(weft_fiber *)arg), 0);
-    return weft_snooze();
-}
-
-static weft_value start_parker(void *arg)
-{
-    weft_fiber self = weft_self();
-    weft_value rc = weft_start(weft_new(park_starter, &self));
-    mark("started");
-    (void)arg;
-    return rc;
-}
-
-/* P14 */
-START_TEST(a_starter_that_is_parked_does_not_run)
-{
-    weft_fiber f = weft_spin(start_parker, NULL);
-    for (int i = 0; i < 5; i++)
-        weft_snooze();
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(f), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("started");
-}
-END_TEST
-
-static weft_value await_stored_fiber(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
-
-/*
- * P21, P34: two fibers await one failure and fail with it. Their parent awaits both and gets no
- * further error.
- */
+/* P21, P34: the parent of two fibers that fail with one error awaits both. No error remains. */
 START_TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
 {
     weft_fiber source = spin_suspended();
-    weft_fiber first = weft_spin(await_stored_fiber, &source),
-               second = weft_spin(await_stored_fiber, &source);
-    let_run();
+    weft_fiber first = spin_waiting(await_fiber, id_arg(source)),
+               second = spin_waiting(await_fiber, id_arg(source));
     ck_assert_int_eq(weft_schedule(source, -EIO), 0);
     WEFT_SHIELD(INFINITY)
         let_run();
@@ -128,237 +52,18 @@ START_TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
 }
 END_TEST
 
-static weft_value suspend_then_shield(void *arg)
-{
-    (void)arg;
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return 0;
-}
-
-static weft_fiber slow_child;
-
-static weft_value spin_slow_child(void *arg)
-{
-    (void)arg;
-    slow_child = weft_spin(suspend_then_shield, NULL);
-    weft_value rc = weft_suspend();
-    return rc;
-}
-
-static weft_value restart_slow(void *arg)
-{
-    (void)arg;
-    return -weft_restart(slow_child); /* positive: an unawaited error would go to main */
-}
-
-/* P30: restarting a fiber that ends with its parent fails. The restart does not wait forever. */
-START_TEST(a_restart_fails_when_the_parent_ends_during_it)
-{
-    weft_fiber parent = weft_spin(spin_slow_child, NULL);
-    let_run();
-    weft_fiber restarter = weft_spin(restart_slow, NULL);
-    let_run();
-    ck_assert_int_eq(weft_schedule(parent, 0), 0);
-    ck_assert_int_eq(weft_await(parent), 0);
-    ck_assert_int_eq(weft_state_of(slow_child), WEFT_DEAD);
-    int rc = 0;
-    weft_value restarted = 0;
-    WEFT_CANCEL_AFTER(0.05, rc)
-        restarted = weft_await(restarter);
-    ck_assert_int_eq(rc, 0);
-    ck_assert_int_eq(restarted, ESRCH);
-}
-END_TEST
-
-static void spin_from_destructor(void *value)
-{
-    (void)value;
-    ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0);
-}
-
-static weft_value set_local(void *arg)
-{
-    return weft_local_set(*(weft_key *)arg, arg);
-}
-
-/* P16, T105: a fiber ends only after its children, including children spun by its cleanup. */
-START_TEST(a_child_spun_by_a_destructor_ends_with_its_parent)
-{
-    weft_key key = weft_key_new(spin_from_destructor);
-    weft_fiber f = weft_spin(set_local, &key);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_uint_eq(counters_now().fibers, 0);
-    ck_assert_int_eq(weft_suspend(), 0);
-}
-END_TEST
-
-static weft_value await_any_of(void *arg)
-{
-    weft_fiber *f = arg;
-    weft_value out = 77;
-    int rc = weft_await_any(f, 2, &out);
-    ck_assert_int_eq(out, 77);
-    return rc;
-}
-
-/* P64, P37 */
-START_TEST(an_interrupted_await_any_returns_the_error)
-{
-    static const int values[] = {-EINTR, -5};
-    for (size_t i = 0; i < COUNT_OF(values); i++) {
-        weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-        weft_fiber waiter = weft_spin(await_any_of, f);
-        let_run();
-        ck_assert_int_eq(weft_interrupt(waiter, values[i]), 0);
-        ck_assert_int_eq(weft_await(waiter), values[i]);
-    }
-}
-END_TEST
-
-static weft_value await_all_of(void *arg)
-{
-    weft_fiber *f = arg;
-    weft_value out[2] = {77, 77};
-    int rc = weft_await_all(f, 2, out);
-    ck_assert_int_eq(out[0], 77);
-    ck_assert_int_eq(out[1], 77);
-    return rc;
-}
-
-/* P64, P35: there are no values yet, so none are returned. */
-START_TEST(an_interrupted_await_all_returns_no_values)
-{
-    weft_fiber f[2] = {spin_suspended(), spin_suspended()};
-    weft_fiber waiter = weft_spin(await_all_of, f);
-    let_run();
-    ck_assert_int_eq(weft_interrupt(waiter, -EINTR), 0);
-    ck_assert_int_eq(weft_await(waiter), -EINTR);
-}
-END_TEST
-
-/* P46: a deadline moved to 0 expires at once. */
-START_TEST(a_deadline_moved_to_now_cancels_the_next_call)
-{
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
-    ck_assert_int_eq(weft_scope_reset(&scope, 0), 0);
-    ck_assert_int_eq(weft_snooze(), -ECANCELED);
-    ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-END_TEST
-
-/* An expired shield lets outer cancellations through, but does not cancel. */
-START_TEST(an_expired_shield_never_cancels)
-{
-    weft_scope shield;
-    ck_assert_int_eq(weft_shield_open(&shield, 0.001), 0);
-    ck_assert_int_eq(weft_sleep(0.002), 0);
-    weft_scope_reset(&shield, 0.001);
-    ck_assert_int_eq(weft_sleep(0.002), 0);
-    ck_assert(!weft_scope_is_cancelled(&shield));
-    weft_scope_close(&shield);
-    ck_assert_int_eq(weft_snooze(), 0);
-}
-END_TEST
-
-static weft_value return_5_after_shield(void *arg)
-{
-    (void)arg;
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return 5;
-}
-
-static weft_value spin_child_and_end(void *arg)
-{
-    *(weft_fiber *)arg = weft_spin(return_5_after_shield, NULL);
-    return weft_snooze();
-}
-
-/* P24: a fiber stopped with a value while its parent ends has that value in any case. */
-START_TEST(a_stop_during_shutdown_decides_the_value)
-{
-    weft_fiber child = 0;
-    weft_fiber parent = weft_spin(spin_child_and_end, &child);
-    weft_fiber waiter = weft_spin(await_stored_fiber, &child);
-    for (int i = 0; i < 4; i++)
-        weft_snooze();
-    ck_assert_int_eq(weft_stop(child, 42), 0);
-    ck_assert_int_eq(weft_raise(child, -EIO, "too late"), 0);
-    ck_assert_int_eq(weft_await(waiter), 42);
-    ck_assert_int_eq(weft_await(parent), 0);
-}
-END_TEST
-
-static weft_value ignore_errors(void *arg)
-{
-    (void)arg;
-    weft_suspend();
-    for (int i = 0; i < 100; i++)
-        weft_snooze();
-    return 0;
-}
-
-static weft_value fail_once(void *arg)
-{
-    (void)arg;
-    weft_suspend();
-    mark("a");
-    weft_value rc = weft_sleep(1); /* fails at once, so no other fiber runs */
-    mark("b");
-    return rc;
-}
-
-static weft_value mark_three_times(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < 3; i++) {
-        mark("x");
-        weft_snooze();
-    }
-    return 0;
-}
-
-/* T45: errors that a fiber ignored do not affect the next fiber on its record. */
-START_TEST(a_fiber_on_a_reused_record_starts_clean)
-{
-    weft_fiber f = weft_spin(ignore_errors, NULL);
-    let_run();
-    ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
-    f = weft_spin(fail_once, NULL);
-    let_run();
-    ck_assert_int_eq(weft_cancel(f), 0);
-    weft_spin(mark_three_times, NULL);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_trail("abx");
-}
-END_TEST
-
-static weft_value fail_at_once(void *arg)
-{
-    return weft_fail((int)(intptr_t)arg, "broken");
-}
-
 static void *spin_two_failing(void *arg)
 {
-    (void)arg;
-    weft_go(fail_at_once, as_arg(-EIO));
-    weft_go(fail_at_once, as_arg(-EPROTO));
+    weft_go(fail_with, as_arg(-EIO));
+    weft_go(fail_with, as_arg(-EPROTO));
     WEFT_SHIELD(INFINITY)
         let_run();
-    return NULL;
+    return arg;
 }
 
 static int run_thread_with_failures(void)
 {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, spin_two_failing, NULL) != 0)
-        return 2;
-    pthread_join(thread, NULL);
+    join_thread(start_thread(spin_two_failing, NULL));
     return 0;
 }
 
@@ -371,86 +76,49 @@ START_TEST(a_thread_that_ends_with_two_errors_reports_one_and_frees_both)
 }
 END_TEST
 
-static weft_fiber to_schedule;
+typedef struct pair {
+    weft_fiber f[2];
+    bool is_any;
+} pair;
 
-static void schedule_while_idle(void *arg)
+static weft_value await_two(void *arg)
 {
-    (void)arg;
-    weft_schedule(to_schedule, 6);
+    const pair *p = arg;
+    weft_value out[2] = {77, 77};
+    int rc = (p->is_any ? weft_await_any : weft_await_all)(p->f, 2, out);
+    ck_assert(out[0] == 77 && out[1] == 77);
+    return rc;
 }
 
-/* P13, P10: another fiber must wait for an external event. Otherwise this would be a deadlock. */
-START_TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
+/* P64, P37, P35: there are no values yet, so none are returned. */
+START_TEST(an_interrupted_await_of_several_fibers_returns_the_error_and_no_values)
 {
-    to_schedule = spin_suspended();
-    weft_fiber daemon = spin_sleeping();
-    weft_on_idle(schedule_while_idle, NULL);
-    WEFT_MOVE_ON_AFTER(1000)
-        ck_assert_int_eq(weft_await(to_schedule), 6);
-    weft_on_idle(NULL, NULL);
-    ck_assert_int_eq(weft_terminate(daemon, INFINITY), 0);
-}
-END_TEST
-
-static void sleep_shielded(void *arg)
-{
-    (void)arg;
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-}
-
-static weft_value defer_shielded_sleep(void *arg)
-{
-    weft_defer(sleep_shielded, NULL);
-    return (weft_value)arg;
-}
-
-static weft_value park_ending_child(void *arg)
-{
-    (void)arg;
-    weft_fiber child = weft_spin(defer_shielded_sleep, NULL);
-    weft_snooze();
-    return weft_park(child);
-}
-
-/* P14, P16 */
-START_TEST(a_child_parked_while_ending_ends_with_its_parent)
-{
-    ck_assert_int_eq(weft_await(weft_spin(park_ending_child, NULL)), 0);
-    ck_assert_uint_eq(counters_now().fibers, 0);
+    for (int i = 0; i < 4; i++) {
+        int code = i < 2 ? -EINTR : -5;
+        pair p = {{spin_suspended(), spin_suspended()}, i % 2 == 0};
+        weft_fiber waiter = spin_waiting(await_two, &p);
+        ck_assert_int_eq(weft_interrupt(waiter, code), 0);
+        ck_assert_int_eq(weft_await(waiter), code);
+    }
 }
 END_TEST
 
-static weft_value exit_with_3(void *arg)
+static weft_value select_two(void *arg)
 {
-    (void)arg;
-    weft_snooze();
-    exit_here(3);
-    return 0;
+    weft_value out;
+    return weft_select_fibers(arg, 2, &out);
 }
 
-static weft_value fail_when_cancelled(void *arg)
+/* P37, P64 */
+START_TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
 {
-    (void)arg;
-    weft_suspend();
-    return weft_fail(-EIO, "in the clean-up");
-}
-
-static int exit_while_main_awaits_its_children(void)
-{
-    weft_defer(sleep_shielded, NULL);
-    weft_spin(fail_when_cancelled, NULL);
-    weft_spin(exit_with_3, NULL);
-    return weft_await_children();
-}
-
-/* P33: main gets an error while it is abandoned. */
-START_TEST(exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for)
-{
-    const outcome *o = run_apart(exit_while_main_awaits_its_children);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "in the clean-up");
-    ck_assert_uint_eq(count_in(o->text, "deadlock"), 0);
+    weft_fiber f[2] = {spin_suspended(), spin_waiting(suspend_then_shield, NULL)};
+    weft_fiber waiter = spin_waiting(select_two, f);
+    ck_assert_int_eq(weft_schedule(f[0], 0), 0);
+    let_run();
+    ck_assert_int_eq(weft_interrupt(waiter, -5), 0);
+    ck_assert_int_eq(weft_await(waiter), 0);
+    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }
 END_TEST
 
@@ -465,39 +133,140 @@ START_TEST(an_interrupted_read_full_returns_the_error)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber f = weft_spin(read_eight, &fd[0]);
-    let_run();
+    weft_fiber f = spin_waiting(read_eight, &fd[0]);
     ck_assert_int_eq(weft_interrupt(f, -1000), 0);
     ck_assert_int_eq(weft_await(f), -1000);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
 }
 END_TEST
 
-static weft_value suspend_then_sleep_shielded(void *arg)
+static weft_value park_and_unpark_starter(void *arg)
 {
-    weft_suspend();
-    sleep_shielded(arg);
-    return 0;
+    ck_assert_int_eq(weft_park(arg_id(arg)), 0);
+    ck_assert_int_eq(weft_unpark(arg_id(arg)), 0);
+    return weft_snooze();
 }
 
-static weft_value select_two(void *arg)
+static weft_value start_one(void *arg)
 {
-    weft_value out;
-    return weft_select_fibers(arg, 2, &out);
+    (void)arg;
+    ck_assert_int_eq(weft_start(weft_new(park_and_unpark_starter, id_arg(weft_self()))), 0);
+    return weft_suspend(); /* only the test schedules this fiber, with 7 */
 }
 
-/* P37, P64 */
-START_TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
+/* P14, T8: the fiber is in weft_start, and continues once, when the started fiber switches. */
+START_TEST(a_starter_that_is_parked_and_unparked_runs_once)
 {
-    weft_fiber f[2] = {spin_suspended(), weft_spin(suspend_then_sleep_shielded, NULL)};
-    weft_fiber waiter = weft_spin(select_two, f);
-    let_run();
-    ck_assert_int_eq(weft_schedule(f[0], 0), 0);
-    let_run();
-    ck_assert_int_eq(weft_interrupt(waiter, -5), 0);
-    ck_assert_int_eq(weft_await(waiter), 0);
-    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+    weft_fiber f = spin_waiting(start_one, NULL);
+    ck_assert_int_eq(weft_schedule(f, 7), 0);
+    ck_assert_int_eq(weft_await(f), 7);
+}
+END_TEST
+
+/* Time. */
+
+#define SLEEP_S 0.005
+static bool is_woken;
+
+static weft_value sleep_and_set_woken(void *arg)
+{
+    (void)arg;
+    int rc = weft_sleep(SLEEP_S);
+    is_woken = true;
+    return rc;
+}
+
+/* P11: the clock is read after at most 64 switches, however long they take. */
+START_TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)
+{
+    for (int i = 0; i < 5; i++) {
+        is_woken = false;
+        weft_fiber f = weft_spin(sleep_and_set_woken, NULL);
+        weft_snooze();
+        double over = weft_now() + SLEEP_S; /* the fiber already sleeps, and not longer than this */
+        int late = 0;
+        while (!is_woken) {
+            late += weft_now() >= over;
+            weft_snooze();
+        }
+        ck_assert_int_le(late, 2 * 64);
+        ck_assert_int_eq(weft_await(f), 0);
+    }
+}
+END_TEST
+
+/* Five scopes, one of which expires. All are moved back and forth first. */
+static weft_value expire_in_one_of_five(void *arg)
+{
+    unsigned due = random_below(5);
+    weft_scope scopes[5];
+    for (unsigned i = 0; i < 5; i++)
+        ck_assert_int_eq(weft_scope_open(&scopes[i], i == due ? 60 : random_below(100) * 0.01 + 1),
+                         0);
+    for (unsigned i = 0; i < 20; i++)
+        ck_assert_int_eq(weft_scope_reset(&scopes[random_below(5)], 0.5 + i), 0);
+    for (unsigned i = 0; i < 5; i++)
+        ck_assert_int_eq(weft_scope_reset(&scopes[i], i == due ? random_below(16) * 1e-3 : 60), 0);
+    ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    for (unsigned i = 5; i-- > 0;)
+        ck_assert_int_eq(weft_scope_close(&scopes[i]), i == due ? -ETIMEDOUT : 0);
+    ++*(int *)arg;
+    return weft_snooze();
+}
+
+/* P48: there is one kind of timer, and it is cheap. Thousands expire in the same ticks. */
+START_TEST(thousands_of_moved_nested_deadlines_expire_in_their_own_scopes)
+{
+    int expired = 0;
+    for (int i = 0; i < 1000; i++)
+        ck_assert_int_eq(weft_go(expire_in_one_of_five, &expired), 0);
+    ck_assert_int_eq(weft_await_children(), 0);
+    ck_assert_int_eq(expired, 1000);
+    ck_assert_uint_eq(armed_timers(), 0);
+}
+END_TEST
+
+/* An expired shield lets outer cancellations through, but does not cancel. */
+START_TEST(an_expired_shield_never_cancels)
+{
+    weft_scope shield;
+    ck_assert_int_eq(weft_shield_open(&shield, 0.001), 0);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(weft_sleep(0.002), 0);
+        weft_scope_reset(&shield, 0.001);
+    }
+    ck_assert(!weft_scope_is_cancelled(&shield));
+    weft_scope_close(&shield);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value work_in_a_shield(void *arg)
+{
+    WEFT_SHIELD(60) {
+        for (int i = 0; i < 3; i++)
+            if (weft_suspend() == 1)
+                mark("work ");
+        ck_assert(!weft_is_cancelled());
+    }
+    ck_assert(weft_is_cancelled());
+    mark(weft_suspend() == -ECANCELED ? "cancelled" : "?");
+    return (weft_value)arg;
+}
+
+/* T43 */
+START_TEST(a_shield_delays_a_cancel_until_its_end)
+{
+    weft_fiber f = spin_waiting(work_in_a_shield, NULL);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(weft_cancel(f), 0);
+        let_run();
+        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+        ck_assert_int_eq(weft_schedule(f, 1), 0);
+        let_run();
+    }
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_trail("work work work cancelled");
 }
 END_TEST
 
@@ -507,14 +276,6 @@ START_TEST(a_scope_cannot_be_opened_inside_itself)
     ck_assert_int_eq(weft_scope_open(&scope, INFINITY), 0);
     ck_assert_int_eq(weft_scope_open(&scope, INFINITY), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
-}
-END_TEST
-
-START_TEST(a_fiber_may_be_renamed_to_a_part_of_its_own_name)
-{
-    weft_set_name(weft_self(), "the one and only");
-    ck_assert_int_eq(weft_set_name(weft_self(), weft_name_of(weft_self()) + 4), 0);
-    ck_assert_str_eq(weft_name_of(weft_self()), "one and only");
 }
 END_TEST
 
@@ -532,31 +293,74 @@ START_TEST(a_sleep_past_the_end_of_the_clock_never_ends)
 }
 END_TEST
 
+static void schedule_while_idle(void *arg)
+{
+    weft_schedule(*(weft_fiber *)arg, 6);
+}
+
+/* P13, P10: another fiber must wait for an external event. Otherwise this would be a deadlock. */
+START_TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
+{
+    weft_fiber f = spin_suspended(), daemon = spin_sleeping();
+    weft_on_idle(schedule_while_idle, &f);
+    WEFT_MOVE_ON_AFTER(1000)
+        ck_assert_int_eq(weft_await(f), 6);
+    weft_on_idle(NULL, NULL);
+    ck_assert_int_eq(weft_terminate(daemon, INFINITY), 0);
+}
+END_TEST
+
+/* P15 */
+START_TEST(the_counter_of_operations_is_reset_when_it_is_read)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_counters c;
+    weft_stats(&c);
+    for (int i = 0; i < 3; i++)
+        weft_go(read_byte, &fd[0]);
+    weft_snooze();
+    for (int i = 0; i < 2; i++) {
+        weft_stats(&c);
+        ck_assert_uint_eq(c.ops, i == 0 ? 3 : 0);
+        ck_assert_uint_eq(c.ops_pending, 3);
+    }
+    ck_assert_int_eq(weft_write(fd[1], "abc", 3), 3);
+    ck_assert_int_eq(weft_await_children(), 0);
+    weft_stats(&c);
+    ck_assert_uint_ge(c.ops, 1); /* the write */
+    close_idle_fd_pair(fd);
+}
+END_TEST
+
+START_TEST(a_fiber_may_be_renamed_to_a_part_of_its_own_name)
+{
+    weft_set_name(weft_self(), "the one and only");
+    ck_assert_int_eq(weft_set_name(weft_self(), weft_name_of(weft_self()) + 4), 0);
+    ck_assert_str_eq(weft_name_of(weft_self()), "one and only");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_cancel_does_not_discard_a_pending_error,
+    &an_error_shared_by_two_awaited_children_is_not_reported_again,
+    &a_thread_that_ends_with_two_errors_reports_one_and_frees_both,
+    &an_interrupted_await_of_several_fibers_returns_the_error_and_no_values,
+    &an_interrupted_select_fibers_still_waits_for_the_stopped_fibers,
+    &an_interrupted_read_full_returns_the_error,
+    &a_starter_that_is_parked_and_unparked_runs_once,
+    &a_sleeping_fiber_wakes_after_a_bounded_number_of_switches,
+    &thousands_of_moved_nested_deadlines_expire_in_their_own_scopes,
+    &an_expired_shield_never_cancels,
+    &a_shield_delays_a_cancel_until_its_end,
+    &a_scope_cannot_be_opened_inside_itself,
+    &a_sleep_past_the_end_of_the_clock_never_ends,
+    &a_fiber_scheduled_by_the_idle_function_runs_at_once,
+    &the_counter_of_operations_is_reset_when_it_is_read,
+    &a_fiber_may_be_renamed_to_a_part_of_its_own_name,
+};
+
 int main(void)
 {
-    static const TTest *const *const tests[] = {
-        &scheduling_a_cancelled_sleeping_fiber_is_refused,
-        &scheduling_a_parked_sleeping_fiber_is_refused,
-        &a_starter_that_is_parked_and_unparked_runs_once,
-        &a_starter_that_is_parked_does_not_run,
-        &an_error_shared_by_two_awaited_children_is_not_reported_again,
-        &a_restart_fails_when_the_parent_ends_during_it,
-        &a_child_spun_by_a_destructor_ends_with_its_parent,
-        &an_interrupted_await_any_returns_the_error,
-        &an_interrupted_await_all_returns_no_values,
-        &a_deadline_moved_to_now_cancels_the_next_call,
-        &an_expired_shield_never_cancels,
-        &a_stop_during_shutdown_decides_the_value,
-        &a_fiber_on_a_reused_record_starts_clean,
-        &a_thread_that_ends_with_two_errors_reports_one_and_frees_both,
-        &a_fiber_scheduled_by_the_idle_function_runs_at_once,
-        &a_child_parked_while_ending_ends_with_its_parent,
-        &exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for,
-        &an_interrupted_read_full_returns_the_error,
-        &an_interrupted_select_fibers_still_waits_for_the_stopped_fibers,
-        &a_scope_cannot_be_opened_inside_itself,
-        &a_fiber_may_be_renamed_to_a_part_of_its_own_name,
-        &a_sleep_past_the_end_of_the_clock_never_ends,
-    };
-    return run_suite("corners", tests, COUNT_OF(tests));
+    return run_suite("interactions", tests, COUNT_OF(tests));
 }

@@ -1,14 +1,12 @@
 /*
- * Random programs: about 200 fibers that apply the whole API to themselves and to each other, for
- * 10000 steps. Each step is checked against a model of the possible results (model.h).
+ * The property of scheduling: about 200 fibers apply the whole API to themselves and to each other.
+ * Each result must be one that the model (model.h) allows.
  *
  * Every fiber ends exactly once. No fiber is resumed without a cause. An await returns the value
- * that the fiber returned. A cancelled scope lets no call succeed. Nothing remains at the end. On
- * the sim backend a seed produces the same program twice, step by step.
+ * that the fiber returned. A cancelled scope lets no call succeed. No byte in a pipe is lost.
  */
 #include "core/model.h"
 
-#define STEPS 10000
 #define PIPES 4
 
 static struct {
@@ -36,6 +34,7 @@ static void step_spin(actor *me)
         return;
     int i = actors_made++;
     actor *child = &actors[i];
+    count_event(0);
     *child = (actor){.parent = index_of(me)};
     switch (random_below(3)) {
     case 0:
@@ -58,6 +57,7 @@ static void step_spin(actor *me)
 
 static void step_schedule(actor *me)
 {
+    (void)me;
     actor *to = any_actor();
     int code = to->is_started && random_below(8) == 0 ? new_code() : 0;
     weft_value value = code != 0 ? code : new_value();
@@ -72,7 +72,13 @@ static void step_schedule(actor *me)
         REQUIRE(rc == -EBUSY);
     if (rc == 0)
         record_value(to, value);
-    (void)me;
+}
+
+static void record_interrupt(actor *to)
+{
+    to->has_value = true;
+    to->value = INTERRUPTED;
+    to->is_interrupted = to->waits_in == NOT_SCHEDULABLE;
 }
 
 static void step_interrupt(actor *me)
@@ -86,13 +92,12 @@ static void step_interrupt(actor *me)
         return;
     REQUIRE(to->waits_in != NOT_WAITING && to != me);
     REQUIRE(!to->has_value);
-    to->has_value = true;
-    to->value = INTERRUPTED;
-    to->is_interrupted = to->waits_in == NOT_SCHEDULABLE;
+    record_interrupt(to);
 }
 
 static void step_stop(actor *me)
 {
+    (void)me;
     actor *to = any_actor();
     if (random_below(3) != 0)
         return; /* otherwise all fibers would end early */
@@ -106,7 +111,6 @@ static void step_stop(actor *me)
         to->is_stopped = true;
         to->stop_value = value;
     }
-    (void)me;
 }
 
 static void step_raise(actor *me)
@@ -148,6 +152,7 @@ static void move_actor(actor *child, int parent)
 
 static void step_attach(actor *me)
 {
+    (void)me;
     actor *child = any_actor(), *parent = random_below(2) ? any_actor() : &actors[0];
     if (!parent->is_started)
         return; /* whether and when it will run or end is unknown */
@@ -162,7 +167,6 @@ static void step_attach(actor *me)
     REQUIRE(rc == (is_cycle || parent->is_returned ? -EINVAL : 0));
     if (rc == 0)
         move_actor(child, index_of(parent));
-    (void)me;
 }
 
 static void step_open(actor *me)
@@ -225,7 +229,6 @@ static void step_snooze(actor *me)
 {
     bool had_to_fail = must_fail(me);
     int rc = weft_snooze();
-    hash_result((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
     REQUIRE(!is_own_result(me, rc) || rc == 0);
 }
@@ -233,10 +236,8 @@ static void step_snooze(actor *me)
 static void step_sleep(actor *me)
 {
     double seconds = random_below(300) * 1e-6, from = weft_now();
-    bool had_to_fail = must_fail(me);
-    me->waits_in = NOT_SCHEDULABLE;
+    bool had_to_fail = begin_wait(me, NOT_SCHEDULABLE);
     int rc = weft_sleep(seconds);
-    hash_result((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
     if (is_own_result(me, rc))
         REQUIRE(rc == 0 && weft_now() >= from + seconds - 1e-9);
@@ -244,10 +245,8 @@ static void step_sleep(actor *me)
 
 static void step_suspend(actor *me)
 {
-    bool had_to_fail = must_fail(me);
-    me->waits_in = SCHEDULABLE;
+    bool had_to_fail = begin_wait(me, SCHEDULABLE);
     weft_value value = weft_suspend();
-    hash_result((uint64_t)value);
     require_sane_return(me, value, had_to_fail);
     require_resume(me, value);
 }
@@ -336,74 +335,38 @@ static void step_await(actor *me)
     REQUIRE(!is_own_result(me, value));
 }
 
-static void step_write(actor *me)
+static void step_io(actor *me)
 {
-    static const char bytes[64];
+    char bytes[64] = {0};
+    bool is_write = random_below(3) != 0;
     unsigned i = random_below(PIPES), n = random_below(sizeof bytes) + 1;
-    bool had_to_fail = must_fail(me);
-    me->waits_in = NOT_SCHEDULABLE;
-    ssize_t rc = weft_write(pipes[i].fd[1], bytes, n);
-    hash_result((uint64_t)rc);
+    bool had_to_fail = begin_wait(me, NOT_SCHEDULABLE);
+    ssize_t rc =
+        is_write ? weft_write(pipes[i].fd[1], bytes, n) : weft_read(pipes[i].fd[0], bytes, n);
     require_sane_return(me, rc, had_to_fail);
     if (!is_own_io_result(me, rc))
         return;
-    REQUIRE(rc == (ssize_t)n);
-    pipes[i].written += n;
+    REQUIRE(is_write ? rc == (ssize_t)n : rc >= 1 && rc <= (ssize_t)n);
+    *(is_write ? &pipes[i].written : &pipes[i].read) += (size_t)rc;
 }
 
-static void step_read(actor *me)
-{
-    char bytes[100];
-    unsigned i = random_below(PIPES), n = random_below(sizeof bytes) + 1;
-    bool had_to_fail = must_fail(me);
-    me->waits_in = NOT_SCHEDULABLE;
-    ssize_t rc = weft_read(pipes[i].fd[0], bytes, n);
-    hash_result((uint64_t)rc);
-    require_sane_return(me, rc, had_to_fail);
-    if (!is_own_io_result(me, rc))
-        return;
-    REQUIRE(rc >= 1 && rc <= (ssize_t)n);
-    pipes[i].read += (size_t)rc;
-}
-
-typedef void step(actor *me);
-
-/* Steps that may wait long are not for main, which drives the program. */
-static step *const steps[] = {
-    step_spin,
-    step_schedule,
-    step_schedule,
-    step_schedule,
-    step_interrupt,
-    step_stop,
-    step_raise,
-    step_park,
-    step_attach,
-    step_open,
-    step_close,
-    step_close,
-    step_cancel_scope,
-    step_snooze,
-    step_sleep,
-    /* not for main */
-    step_suspend,
-    step_suspend,
-    step_transfer,
-    step_start,
-    step_await,
-    step_write,
-    step_write,
-    step_read,
+/* Steps that may wait long are at the end. They are not for main, which drives the program. */
+static const action steps[] = {
+    ACTION(step_spin, 1),    ACTION(step_schedule, 3), ACTION(step_interrupt, 1),
+    ACTION(step_stop, 1),    ACTION(step_raise, 1),    ACTION(step_park, 1),
+    ACTION(step_attach, 1),  ACTION(step_open, 1),     ACTION(step_close, 2),
+    ACTION(step_snooze, 1),  ACTION(step_sleep, 1),    ACTION(step_cancel_scope, 1),
+    ACTION(step_suspend, 2), ACTION(step_start, 1),    ACTION(step_transfer, 1),
+    ACTION(step_await, 1),   ACTION(step_io, 3),
 };
-#define STEPS_OF_MAIN (COUNT_OF(steps) - 8)
+#define STEPS_OF_MAIN (COUNT_OF(steps) - 5)
 
 static void do_step(actor *me)
 {
-    unsigned which = random_below(is_main(me) ? STEPS_OF_MAIN : COUNT_OF(steps));
-    if (steps_left > 0)
-        steps_left--;
-    hash_result((uint64_t)index_of(me) << 8 | which);
-    steps[which](me);
+    steps_left -= steps_left > 0;
+    hash_result((uint64_t)index_of(me));
+    do_random_action(me, (unsigned)index_of(me), steps,
+                     is_main(me) ? STEPS_OF_MAIN : COUNT_OF(steps));
     require_sane(any_actor());
 }
 
@@ -435,15 +398,12 @@ static weft_value actor_main(void *arg)
     me->ended_under = me->parent;
     me->returned = choose_end(me);
     allow_code((int)me->returned, me->parent);
-    for (int i = 1; i < actors_made; i++) {
-        actor *child = &actors[i];
-        if (child->parent != index_of(me) || child->is_returned || child->is_stopped)
+    for (actor *child = &actors[1]; child < &actors[actors_made]; child++) {
+        if (child->parent != index_of(me))
             continue;
-        child->is_shutdown = true;
+        child->is_shutdown |= !child->is_returned && !child->is_stopped;
+        child->is_parked = false;
     }
-    for (int i = 1; i < actors_made; i++)
-        if (actors[i].parent == index_of(me))
-            actors[i].is_parked = false;
     return me->returned;
 }
 
@@ -457,11 +417,8 @@ static void end_wait(actor *a)
         a->is_stopped = true;
         a->stop_value = -ECANCELED;
     }
-    if (a->waits_in == NOT_WAITING || weft_interrupt(a->id, INTERRUPTED) < 0)
-        return;
-    a->has_value = true;
-    a->value = INTERRUPTED;
-    a->is_interrupted = a->waits_in == NOT_SCHEDULABLE;
+    if (a->waits_in != NOT_WAITING && weft_interrupt(a->id, INTERRUPTED) == 0)
+        record_interrupt(a);
 }
 
 /* End all live fibers, and take all their errors. */
@@ -486,7 +443,7 @@ static void end_all(actor *me)
 }
 
 /* Values that were not awaited are still available and correct. */
-static void require_values(actor *me)
+static void require_values(void)
 {
     for (int i = 1; i < actors_made; i++) {
         actor *a = &actors[i];
@@ -496,7 +453,6 @@ static void require_values(actor *me)
         weft_value value = weft_await(a->id);
         REQUIRE(value == -ESRCH || is_value_of(a, value));
     }
-    (void)me;
 }
 
 static void close_pipes(void)
@@ -512,20 +468,10 @@ static void close_pipes(void)
     }
 }
 
-static void require_nothing_left(void)
+static void run_model(int variant)
 {
-    weft_counters now;
-    REQUIRE(weft_stats(&now) == 0);
-    REQUIRE(now.fibers == 0 && now.fibers_unawaited == 0);
-    REQUIRE(now.runnable == 0 && now.timers == 0 && now.ops_pending == 0);
-    REQUIRE(now.stacks == now.stacks_cached);
-}
-
-static void run_program(uint64_t seed)
-{
-    alarm(60);
-    random_state = seed;
-    steps_left = STEPS;
+    (void)variant;
+    steps_left = is_sim() ? 10000 : 4000;
     actors_made = 1;
     actor *me = &actors[0];
     *me = (actor){.id = weft_self(), .parent = -1, .ended_under = -1, .is_started = true};
@@ -538,70 +484,21 @@ static void run_program(uint64_t seed)
         step_sleep(me);
     }
     end_all(me);
-    require_values(me);
+    require_values();
     close_pipes();
-    require_nothing_left();
-    shared_report->steps = STEPS - steps_left;
-    shared_report->actors = (unsigned)actors_made;
-    hash_result((uint64_t)(weft_now() * 1e9));
-    exit(EXIT_SUCCESS);
 }
 
-/* Return the hash of all steps. */
-static uint64_t run_apart_with(uint64_t seed)
-{
-    shared_report = mmap(NULL, sizeof *shared_report, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(shared_report, MAP_FAILED);
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        run_program(seed);
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(status == 0, "seed %llu: status %#x: %s", (unsigned long long)seed, status,
-                  shared_report->text);
-    ck_assert_uint_eq(shared_report->steps, STEPS);
-    ck_assert_uint_ge(shared_report->actors, 100);
-    uint64_t hash = shared_report->hash;
-    munmap(shared_report, sizeof *shared_report);
-    return hash;
-}
-
-/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61: on the backend of the test run. */
-START_TEST(every_random_program_conforms_to_the_model)
-{
-    run_apart_with((uint64_t)_i + 1);
-}
-END_TEST
-
-/* With virtual time, and with a chosen order of fibers. */
-START_TEST(a_seed_produces_the_same_program_step_by_step)
-{
-    char text[32];
-    setenv("WEFT_BACKEND", "sim", 1);
-    snprintf(text, sizeof text, "%d", _i);
-    if (_i > 0)
-        setenv("WEFT_SEED", text, 1);
-    else
-        unsetenv("WEFT_SEED");
-    uint64_t first = run_apart_with((uint64_t)_i + 100);
-    ck_assert_uint_eq(run_apart_with((uint64_t)_i + 100), first);
-    ck_assert_uint_ne(run_apart_with((uint64_t)_i + 200), first);
-}
-END_TEST
+/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61 */
+static const property properties[] = {
+    {.name = "every_result_of_a_random_program_conforms_to_the_model",
+     .run = run_model,
+     .seeds = 3,
+     .sim_seeds = 12,
+     .least = {100},
+     .is_repeatable = true},
+};
 
 int main(void)
 {
-    Suite *suite = suite_create("model");
-    TCase *tcase = tcase_create("model");
-    suite_add_tcase(suite, tcase);
-    tcase_set_timeout(tcase, 20);
-    tcase_add_loop_test(tcase, every_random_program_conforms_to_the_model, 0, 5);
-    tcase_add_loop_test(tcase, a_seed_produces_the_same_program_step_by_step, 0, 5);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_properties("model", properties, COUNT_OF(properties), NULL, 0);
 }

@@ -11,10 +11,7 @@
 #ifndef TESTS_SYNC_SYNC_MODEL_H
 #define TESTS_SYNC_SYNC_MODEL_H
 
-#include "support/random.h"
-#include "support/support.h"
-
-#include <sys/mman.h>
+#include "support/property.h"
 
 #define ACTORS 2000
 #define DEPTH_MAX 3
@@ -27,17 +24,9 @@
 #define LIVED 4000       /* the value of an actor that was not stopped */
 #define STOPPED 4001     /* the value of a stopped actor, unless it was cancelled */
 
-/* The results of a run, in memory shared with the test process. */
-typedef struct report {
-    unsigned steps;          /* calls that have returned */
-    unsigned completed;      /* calls that waited and returned the expected result */
-    unsigned failed;         /* calls that waited and failed */
-    unsigned completed_late; /* completed calls that were disturbed before the waiter ran */
-    unsigned idle_checks;    /* number of full checks, when no actor was runnable */
-    char text[400];          /* the requirement that failed; empty: none */
-} report;
-
-typedef struct actor actor;
+/* Events: calls that waited and returned the expected result; of these, calls that were disturbed
+ * before the waiter ran; calls that waited and failed; full checks when no actor was runnable. */
+enum { COMPLETED, COMPLETED_LATE, CALL_FAILED, IDLE_CHECK };
 
 /* An actor in a wait queue. */
 typedef struct entry {
@@ -95,17 +84,7 @@ struct actor {
 };
 
 static actor actors[ACTORS];
-static report *run_report;
 static entry *scratch[ACTORS]; /* not on the small stacks; valid until the next switchpoint */
-
-#define REQUIRE(condition)                                                                      \
-    do {                                                                                        \
-        if (!(condition)) {                                                                     \
-            snprintf(run_report->text, sizeof run_report->text, "%s:%d, step %u: %s", __FILE__, \
-                     __LINE__, run_report->steps, #condition);                                  \
-            _exit(1);                                                                           \
-        }                                                                                       \
-    } while (0)
 
 /* True if an actor may return this value. */
 static bool is_actor_value(weft_value value)
@@ -271,11 +250,13 @@ static bool check_result(actor *me, weft_value rc, bool is_order_unknown)
         REQUIRE(rc == me->expected);
     if (was == EXPECT_VALUE ||
         (is_order_unknown && was == UNDECIDED && !weft_is_error(rc) && rc != MARK)) {
-        run_report->completed += !must_not_switch;
-        run_report->completed_late += !must_not_switch && me->was_disturbed;
+        if (!must_not_switch)
+            count_event(COMPLETED);
+        if (!must_not_switch && me->was_disturbed)
+            count_event(COMPLETED_LATE);
         return true;
     }
-    run_report->failed++;
+    count_event(CALL_FAILED);
     REQUIRE(was == EXPECT_MARK || rc != MARK);
     if (was == UNDECIDED && !me->creation_failed)
         require_reason(me, rc);

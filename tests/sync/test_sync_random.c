@@ -1,19 +1,15 @@
 /*
- * Random programs. Two thousand fibers make random calls on a few locks, signals, channels, queues,
- * mailboxes and a pool. They do this in scopes with short timeouts, while they cancel, stop,
- * interrupt and restart each other, and raise errors. The model in sync_model.h predicts each
- * result. After each step, and when no fiber is runnable, no fiber may wait without need. No
- * signal, token or message is lost or duplicated, whichever of timeout, cancel and wake is first.
- *
- * WEFT_TEST_SEED=n sets the first seed (default 1), WEFT_TEST_SEEDS=n the number of runs (default
- * 20, or 5 with sanitizers).
+ * The property of synchronisation: two thousand fibers make random calls on a few locks, signals,
+ * channels, queues, mailboxes and a pool. They do this in scopes with short timeouts, while they
+ * cancel, stop, interrupt and restart each other, and raise errors. The model in sync_model.h
+ * predicts each result. After each step, and when no fiber is runnable, no fiber may wait without
+ * need. No signal, token or message is lost or duplicated, whichever of timeout, cancel and wake is
+ * first.
  */
 #include "sync/sync_locks.h"
 #include "sync/sync_pool.h"
 #include "sync/sync_select.h"
 #include "sync/sync_signals.h"
-
-#include <sys/resource.h>
 
 #define OPS 12 /* of an actor, without nested ones */
 
@@ -109,34 +105,26 @@ static void do_disturb_late(actor *me)
 
 static double random_timeout(void)
 {
-    switch (random_below(5)) {
-    case 0:
-        return 0;
-    case 1:
-        return random_below(10) * 1e-6;
-    case 2:
-        return random_below(1000) * 1e-6;
-    case 3:
-        return random_below(20) * 1e-3;
-    default:
-        return INFINITY;
-    }
+    const double timeouts[] = {0, random_below(10) * 1e-6, random_below(1000) * 1e-6,
+                               random_below(20) * 1e-3, INFINITY};
+    return timeouts[random_below(COUNT_OF(timeouts))];
 }
+
+static const action ops[] = {
+    ACTION(do_mutex, 2), ACTION(do_rwlock, 2),  ACTION(do_sem, 2),          ACTION(do_cond, 2),
+    ACTION(do_event, 1), ACTION(do_latch, 1),   ACTION(do_barrier, 1),      ACTION(do_chan, 2),
+    ACTION(do_queue, 1), ACTION(do_mail, 2),    ACTION(do_pool, 1),         ACTION(do_select, 3),
+    ACTION(do_pipe, 1),  ACTION(do_disturb, 2), ACTION(do_disturb_late, 1),
+};
 
 static void run_random_op(actor *me)
 {
-    static void (*const ops[])(actor *) = {
-        do_mutex,  do_mutex,  do_rwlock, do_rwlock,  do_sem,     do_sem,
-        do_cond,   do_cond,   do_event,  do_latch,   do_barrier, do_chan,
-        do_chan,   do_queue,  do_mail,   do_mail,    do_pool,    do_select,
-        do_select, do_select, do_pipe,   do_disturb, do_disturb, do_disturb_late,
-    };
     int i = me->depth;
     bool is_shield = me->is_shield[i] = random_below(10) == 0;
     double timeout_s = is_shield ? random_below(100) * 1e-6 : random_timeout();
     REQUIRE((is_shield ? weft_shield_open : weft_scope_open)(&me->scopes[i], timeout_s) == 0);
     me->depth++;
-    ops[random_below(COUNT_OF(ops))](me);
+    do_random_action(me, (unsigned)(me - actors), ops, COUNT_OF(ops));
     me->depth--;
     int rc = weft_scope_close(&me->scopes[i]);
     REQUIRE(rc == 0 || (rc == -ETIMEDOUT && !is_shield));
@@ -184,7 +172,7 @@ static weft_value run_actor(void *arg)
 static void check_all(void *arg)
 {
     (void)arg;
-    run_report->idle_checks++;
+    count_event(IDLE_CHECK);
     for (size_t i = 0; i < ACTORS; i++) {
         const actor *a = &actors[i];
         /* After a signal, the actor may wait for the mutex; after a select, for the kernel. */
@@ -253,19 +241,9 @@ static void interrupt_some(void)
         interrupt_actor(random_actor());
 }
 
-static void require_nothing_left(void)
+static void run_sync(int variant)
 {
-    weft_counters now;
-    REQUIRE(weft_stats(&now) == 0);
-    REQUIRE(now.fibers == 0 && now.fibers_unawaited == 0);
-    REQUIRE(now.runnable == 0 && now.timers == 0 && now.ops_pending == 0);
-    REQUIRE(now.stacks == now.stacks_cached);
-}
-
-static void run_program(uint64_t seed)
-{
-    alarm(is_sanitized() ? 300 : 60);
-    random_state = seed;
+    (void)variant;
     open_all();
     for (size_t i = 0; i < ACTORS; i++) {
         actors[i].ops_left = OPS;
@@ -284,74 +262,19 @@ static void run_program(uint64_t seed)
         REQUIRE(is_actor_value(value) || value == -ESRCH);
     }
     close_all();
-    require_nothing_left();
-    exit(EXIT_SUCCESS);
+    REQUIRE(run_report->steps >= ACTORS * OPS / 2);
 }
 
-static unsigned from_environment(const char *name, unsigned otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? (unsigned)strtoul(text, NULL, 0) : otherwise;
-}
-
-static void run_apart_with(unsigned seed)
-{
-    run_report =
-        mmap(NULL, sizeof *run_report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(run_report, MAP_FAILED);
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        run_program(seed);
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    if (getenv("WEFT_TEST_SEED") != NULL)
-        printf("seed %u: %u steps, %u completed (%u though disturbed), %u failed, %u idle checks\n",
-               seed, run_report->steps, run_report->completed, run_report->completed_late,
-               run_report->failed, run_report->idle_checks);
-    ck_assert_msg(status == 0, "status %#x: %s\nrepeat with: WEFT_TEST_SEED=%u WEFT_TEST_SEEDS=1",
-                  status, run_report->text, seed);
-    ck_assert_uint_ge(run_report->steps, ACTORS * OPS / 2);
-    ck_assert_uint_ge(run_report->completed, ACTORS / 2);
-    ck_assert_uint_ge(run_report->completed_late, 10);
-    ck_assert_uint_ge(run_report->failed, ACTORS / 2);
-    ck_assert_uint_ge(run_report->idle_checks, 10);
-    munmap(run_report, sizeof *run_report);
-}
-
-/* P54-P57, P51, P52, T40-T42, T58-T75: in run queue order, on the backend of this run. */
-START_TEST(no_signal_token_or_message_is_lost)
-{
-    unsetenv("WEFT_SEED");
-    run_apart_with(from_environment("WEFT_TEST_SEED", 1) + (unsigned)_i);
-}
-END_TEST
-
-/* In random order, with virtual time. */
-START_TEST(no_signal_token_or_message_is_lost_in_any_order)
-{
-    unsigned seed = from_environment("WEFT_TEST_SEED", 1) + (unsigned)_i;
-    char text[16];
-    snprintf(text, sizeof text, "%u", seed);
-    setenv("WEFT_SEED", text, 1);
-    run_apart_with(seed);
-}
-END_TEST
+/* P54-P57, P51, P52, T40-T42, T58-T75 */
+static const property properties[] = {
+    {"no_signal_token_or_message_is_lost", run_sync, .seeds = 3, .sim_seeds = 12,
+     .least = {[COMPLETED] = ACTORS / 2,
+               [COMPLETED_LATE] = 10,
+               [CALL_FAILED] = ACTORS / 2,
+               [IDLE_CHECK] = 10}},
+};
 
 int main(void)
 {
-    int seeds = (int)from_environment("WEFT_TEST_SEEDS", is_sanitized() ? 5 : 20);
-    const char *backend = getenv("WEFT_BACKEND");
-    Suite *suite = suite_create("sync_random");
-    TCase *tcase = tcase_create("sync_random");
-    suite_add_tcase(suite, tcase);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, no_signal_token_or_message_is_lost, 0, seeds);
-    if (backend != NULL && strcmp(backend, "sim") == 0)
-        tcase_add_loop_test(tcase, no_signal_token_or_message_is_lost_in_any_order, 0, seeds);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_properties("sync_random", properties, COUNT_OF(properties), NULL, 0);
 }
