@@ -261,7 +261,7 @@ static void make_nonblocking(const stream *s)
 
 enum { PIPE, SOCKET, TCP, PIPE_RECORDS, PACKETS };
 
-static void open_stream(stream *s, int kind)
+static void open_storm_stream(stream *s, int kind)
 {
     bool is_socket = kind != PIPE && kind != PIPE_RECORDS;
     s->calls = is_socket ? 4 : 2;
@@ -288,7 +288,7 @@ static void check_stream(const stream *s)
 
 static void start_stream(stream *s, int kind, bool is_nonblocking)
 {
-    open_stream(s, kind);
+    open_storm_stream(s, kind);
     /* Non-blocking descriptors must give the same results as blocking ones. */
     if (is_nonblocking && !is_sim())
         make_nonblocking(s);

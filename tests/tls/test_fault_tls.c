@@ -154,4 +154,4 @@ static bool create_self_signed(void)
     return is_done;
 }
 
-FAULT_TEST(a_certificate_is_created_or_the_call_fails, create_self_signed)
+FAULT_TEST(a_certificate_is_created_or_the_call_fails, create_self_signed, 1)

@@ -306,7 +306,6 @@ static int fill_tls_info(void *out, size_t size)
 
 TEST(a_description_has_the_size_of_the_callers_struct)
 {
-    tls_pair p = {0};
     new_tls_pair(&p, NULL, NULL);
     handshake(&p);
     ck_assert_good(p.client_rc);

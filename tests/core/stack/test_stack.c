@@ -104,7 +104,7 @@ TEST(the_tops_of_adjacent_stacks_differ_and_are_aligned)
 }
 
 TEST_LOOP(the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not,
-           WEFT__GUARD_NONE - WEFT__GUARD_BATCH)
+          WEFT__GUARD_NONE - WEFT__GUARD_BATCH)
 {
     weft__guard_method = WEFT__GUARD_BATCH + _i;
     static const size_t sizes[] = {16 << 10, 64 << 10, 4 << 20};

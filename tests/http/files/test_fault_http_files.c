@@ -35,7 +35,7 @@ static bool add_and_find_routes(void)
     return is_done;
 }
 
-FAULT_TEST(a_route_is_added_or_refused, add_and_find_routes)
+FAULT_TEST(a_route_is_added_or_refused, add_and_find_routes, 1)
 
 /* The served folder, created without faults */
 

@@ -54,4 +54,4 @@ static bool read_messages(void)
     return is_done;
 }
 
-FAULT_TEST(a_message_without_memory_is_an_error, read_messages)
+FAULT_TEST(a_message_without_memory_is_an_error, read_messages, 1)

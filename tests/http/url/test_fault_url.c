@@ -22,7 +22,7 @@ static bool open_urls(void)
     return is_done;
 }
 
-FAULT_TEST(a_url_is_opened_or_the_call_fails, open_urls)
+FAULT_TEST(a_url_is_opened_or_the_call_fails, open_urls, 1)
 
 static bool parse_cidr_list(void)
 {
@@ -35,4 +35,4 @@ static bool parse_cidr_list(void)
     return is_done;
 }
 
-FAULT_TEST(an_address_list_is_complete_or_empty, parse_cidr_list)
+FAULT_TEST(an_address_list_is_complete_or_empty, parse_cidr_list, 1)
