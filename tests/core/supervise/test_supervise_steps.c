@@ -117,7 +117,8 @@ static const steps_row rows[] = {
 
 static void make_step(const char *step, weft_fiber supervisor)
 {
-    weft_fiber f = step[1] == 'h' ? stubborn : strchr("abc", step[1]) ? id_of(step[1]) : 0;
+    bool is_letter = step[1] >= 'a' && step[1] <= 'c';
+    weft_fiber f = step[1] == 'h' ? stubborn : is_letter ? id_of(step[1]) : 0;
     if (*step == 'F' || *step == 'R')
         ck_assert_int_eq(weft_schedule(f, *step == 'F' ? -EIO : 1), 0);
     else if (*step == 'C')
