@@ -136,7 +136,7 @@ TEST(a_client_that_sends_nothing_is_closed_and_incomplete_headers_are_408)
     expect_refusal(408);
 }
 
-/* Send a text of the client at a steady rate, until the fiber is stopped or the connection fails. */
+/* Send a text at a steady rate, until the fiber is stopped or the connection fails. */
 typedef struct slow_sender {
     const char *text;
     size_t bytes;
