@@ -62,7 +62,7 @@ static weft_value read_and_mark(void *arg)
     return 0;
 }
 
-static weft_fiber spin_reader(size_t bytes)
+static weft_fiber spin_stream_reader(size_t bytes)
 {
     weft_fiber f = weft_spin(read_and_mark, (void *)(intptr_t)bytes);
     ck_assert_uint_ne(f, 0);
@@ -85,7 +85,7 @@ static void read_in_pieces(void)
 
 static void readers_wait_in_order(void)
 {
-    weft_fiber first = spin_reader(2), second = spin_reader(2), third = spin_reader(15);
+    weft_fiber first = spin_stream_reader(2), second = spin_stream_reader(2), third = spin_stream_reader(15);
     let_run();
     mark_number("pending ", (long long)ops_pending());
     write_text("abcdef");
@@ -96,7 +96,7 @@ static void readers_wait_in_order(void)
 
 static void a_cancelled_read_takes_nothing(void)
 {
-    weft_fiber cancelled = spin_reader(4), next = spin_reader(4);
+    weft_fiber cancelled = spin_stream_reader(4), next = spin_stream_reader(4);
     let_run();
     weft_cancel(cancelled);
     mark_number("cancelled ", weft_await(cancelled));
@@ -108,7 +108,7 @@ static void a_cancelled_read_takes_nothing(void)
 
 static void a_closed_descriptor_ends_its_readers(void)
 {
-    weft_fiber first = spin_reader(1), second = spin_reader(1);
+    weft_fiber first = spin_stream_reader(1), second = spin_stream_reader(1);
     let_run();
     mark_number("close ", weft_close(pair[0]));
     weft_await(first);
@@ -119,7 +119,7 @@ static void a_closed_descriptor_ends_its_readers(void)
 
 static void the_end_of_a_stream_is_read(void)
 {
-    spin_reader(4);
+    spin_stream_reader(4);
     let_run();
     write_text("ab");
     ck_assert_int_eq(weft_shutdown(pair[1], SHUT_WR), 0);
