@@ -446,12 +446,12 @@ WEFT_API int weft_extend_slice(double seconds);
  * mode, precision, traps and flush-to-zero. By default, all fibers of a thread share one
  * environment. A fiber that changes the shared environment must restore it before its next blocking
  * call. If is_own is true, the caller gets a copy of the shared environment. This private
- * environment lasts until the fiber ends or calls weft_own_modes(false). Each switch from or to
+ * environment lasts until the fiber ends or calls weft_own_fpu_env(false). Each switch from or to
  * such a fiber costs a few additional nanoseconds.
  * Returns 0, or:
  * -ENOMEM if memory is exhausted
  */
-WEFT_API int weft_own_modes(bool is_own);
+WEFT_API int weft_own_fpu_env(bool is_own);
 
 /**
  * Begin a section in which the caller must not switch. If a call would switch, weft reports the

@@ -141,12 +141,6 @@ WEFT_API size_t weft_queue_count(const weft_queue *queue);
 /** Return true if a queue is closed. */
 WEFT_API bool weft_queue_is_closed(const weft_queue *queue);
 
-/** Return the number of fibers that wait to shift. */
-WEFT_API size_t weft_queue_waiting_to_shift(const weft_queue *queue);
-
-/** Return the number of fibers that wait to push. */
-WEFT_API size_t weft_queue_waiting_to_push(const weft_queue *queue);
-
 WEFT_END
 
 #endif

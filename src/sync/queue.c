@@ -171,21 +171,3 @@ bool weft_queue_is_closed(const weft_queue *queue)
 {
     return queue->fifo.is_closed;
 }
-
-static size_t waiters_count(const weft__waitq *waitq)
-{
-    size_t n = 0;
-    for (const weft__waiter *w = waitq->first; w != NULL; w = weft__waitq_after(w))
-        n++;
-    return n;
-}
-
-size_t weft_queue_waiting_to_shift(const weft_queue *queue)
-{
-    return waiters_count(&queue->fifo.receivers);
-}
-
-size_t weft_queue_waiting_to_push(const weft_queue *queue)
-{
-    return waiters_count(&queue->fifo.senders);
-}

@@ -23,9 +23,9 @@ static void mark_number(const char *what, long long number)
     mark(text);
 }
 
-static void own_modes(bool on)
+static void own_fpu_env(bool on)
 {
-    ck_assert_int_eq(weft_own_modes(on), 0);
+    ck_assert_int_eq(weft_own_fpu_env(on), 0);
 }
 
 static int deferred; /* deferred functions that have not run yet */
@@ -63,7 +63,7 @@ static void set_last_error(void)
 static const path fast = {.name = "fast"};
 static const path slow_paths[] = {
     {.name = "weft_account", .enter = weft_account},
-    {.name = "a private FPU environment", .enter = own_modes},
+    {.name = "a private FPU environment", .enter = own_fpu_env},
     {.name = "a deferred function", .burden = defer_count},
     {.name = "an open scope", .burden = leave_scope_open},
     {.name = "a mailbox", .burden = make_mailbox},

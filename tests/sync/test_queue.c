@@ -18,8 +18,6 @@ STEP(cap, weft_queue_cap(queue))
 STEP(count, weft_queue_count(queue))
 STEP(flush, weft_queue_flush(queue))
 STEP(delete_all, weft_queue_delete(queue, arg))
-STEP(pushers, weft_queue_waiting_to_push(queue))
-STEP(shifters, weft_queue_waiting_to_shift(queue))
 STEP(close_queue, weft_queue_close(queue))
 STEP(is_closed, weft_queue_is_closed(queue))
 
@@ -83,9 +81,9 @@ TEST(an_error_code_cannot_be_pushed)
 TEST(shifting_fibers_wake_in_fifo_order)
 {
     create_queue(0, 0);
-    play({A, shift, WAITS}, {B, shift, WAITS}, {C, shift, WAITS}, {M, shifters, 3}, {M, push, 0, 1},
-         {M, unshift, 0, 2}, {M, try_push, 0, 3}, {M, shifters, 0}, {M, count, 0}, {A, returns, 1},
-         {B, returns, 2}, {C, returns, 3});
+    play({A, shift, WAITS}, {B, shift, WAITS}, {C, shift, WAITS}, {M, push, 0, 1},
+         {M, unshift, 0, 2}, {M, try_push, 0, 3}, {M, count, 0}, {A, returns, 1}, {B, returns, 2},
+         {C, returns, 3});
     weft_queue_free(queue);
 }
 
@@ -94,8 +92,8 @@ TEST(a_bound_makes_pushers_wait_until_a_shift_admits_their_values)
 {
     create_queue(2, 1);
     play({A, push, 0, 2}, {A, push, WAITS, 3}, {B, push, WAITS, 4}, {C, shift, 1}, {A, returns, 0},
-         {B, returns, WAITS}, {M, shift, 2}, {M, pushers, 0}, {M, shift, 3}, {M, shift, 4},
-         {M, count, 0}, {B, returns, 0});
+         {B, returns, WAITS}, {M, shift, 2}, {M, shift, 3}, {M, shift, 4}, {M, count, 0},
+         {B, returns, 0});
     weft_queue_free(queue);
 }
 
@@ -104,10 +102,9 @@ TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
 {
     create_queue(1, 1);
     play({M, cap, 1}, {A, push, WAITS, 2}, {B, push, WAITS, 3}, {C, push, WAITS, 4},
-         {D, push, WAITS, 5}, {M, pushers, 4}, {M, set_cap, 0, 3}, {M, cap, 3}, {M, count, 3},
-         {M, pushers, 2}, {A, returns, 0}, {B, returns, 0}, {C, returns, WAITS},
-         {D, returns, WAITS}, {M, set_cap, 0, 0}, {M, cap, 0}, {M, pushers, 0}, {C, returns, 0},
-         {D, returns, 0});
+         {D, push, WAITS, 5}, {M, set_cap, 0, 3}, {M, cap, 3}, {M, count, 3}, {A, returns, 0},
+         {B, returns, 0}, {C, returns, WAITS}, {D, returns, WAITS}, {M, set_cap, 0, 0}, {M, cap, 0},
+         {C, returns, 0}, {D, returns, 0});
     assert_contents(1, 2, 3, 4, 5);
 }
 
@@ -115,8 +112,7 @@ TEST(a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room)
 {
     create_queue(4, 1, 2, 3);
     play({M, set_cap, 0, 2}, {M, try_push, -EAGAIN, 9}, {A, push, WAITS, 4}, {M, shift, 1},
-         {M, pushers, 1}, {M, set_cap, 0, 1}, {M, shift, 2}, {M, pushers, 1}, {M, shift, 3},
-         {M, pushers, 0}, {A, returns, 0});
+         {M, set_cap, 0, 1}, {M, shift, 2}, {M, shift, 3}, {A, returns, 0});
     assert_contents(4);
 }
 
@@ -135,7 +131,7 @@ TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest)
 {
     create_queue(4, 7, 1, 7, 2);
     play({A, push, WAITS, 7}, {B, push, WAITS, 8}, {C, push, WAITS, 9}, {M, delete_all, 0, 5},
-         {M, pushers, 3}, {M, delete_all, 2, 7}, /* not the value of the waiting pusher */
+         {M, delete_all, 2, 7}, /* not the value of the waiting pusher */
          {M, pushers, 1}, {A, returns, 0}, {B, returns, 0}, {C, returns, WAITS}, {M, shift, 1},
          {C, returns, 0});
     assert_contents(2, 7, 8, 9);
@@ -202,16 +198,15 @@ TEST(a_cancelled_fiber_gets_available_values_and_does_not_wait)
         play({M, push, 0, 2}, {M, push, -ECANCELED, 3}, {M, unshift, -ECANCELED, 3}, {M, shift, 1},
              {M, shift, 2}, {M, shift, -ECANCELED});
     }
-    play({M, shifters, 0}, {M, pushers, 0});
     weft_queue_free(queue);
 }
 
 TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result)
 {
     create_queue(1, 1);
-    play({A, push, WAITS, 2}, {B, push, WAITS, 3}, {M, cancel, 0, A}, {M, pushers, 1},
-         {M, shift, 1}, {M, cancel, 0, B}, {A, returns, -ECANCELED}, {B, returns, 0}, {M, shift, 3},
-         {M, count, 0}, {C, shift, WAITS}, {D, shift, WAITS}, {M, interrupt, 0, C}, {M, push, 0, 4},
+    play({A, push, WAITS, 2}, {B, push, WAITS, 3}, {M, cancel, 0, A}, {M, shift, 1},
+         {M, cancel, 0, B}, {A, returns, -ECANCELED}, {B, returns, 0}, {M, shift, 3}, {M, count, 0},
+         {C, shift, WAITS}, {D, shift, WAITS}, {M, interrupt, 0, C}, {M, push, 0, 4},
          {M, cancel, 0, D}, {C, returns, -EINTR}, {D, returns, 4}, {M, count, 0});
     weft_queue_free(queue);
 }

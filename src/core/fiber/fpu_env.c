@@ -40,7 +40,7 @@ void weft__fpu_env_drop(weft__cord *c, const weft__fiber *f)
     fpu_env_note_owner(c, f->live->extras, false);
 }
 
-int weft_own_modes(bool is_own)
+int weft_own_fpu_env(bool is_own)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)

@@ -1,4 +1,4 @@
-/* FPU environments of single fibers (weft_own_modes). */
+/* FPU environments of single fibers (weft_own_fpu_env). */
 #ifndef WEFT_CORE_FIBER_FPU_ENV_H
 #define WEFT_CORE_FIBER_FPU_ENV_H
 

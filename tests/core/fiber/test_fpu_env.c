@@ -5,7 +5,7 @@
 
 static weft_value round_up_and_wait(void *arg)
 {
-    ck_assert_int_eq(weft_own_modes(true), 0);
+    ck_assert_int_eq(weft_own_fpu_env(true), 0);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
     fesetround(FE_UPWARD);
     weft_value value;
@@ -36,7 +36,7 @@ TEST(a_private_environment_survives_switches_and_is_invisible_to_others)
 
 static weft_value round_down_and_schedule(void *arg)
 {
-    ck_assert_int_eq(weft_own_modes(true), 0);
+    ck_assert_int_eq(weft_own_fpu_env(true), 0);
     fesetround(FE_DOWNWARD);
     weft_schedule(*(weft_fiber *)arg, 2);
     ck_assert_int_eq(weft_await(*(weft_fiber *)arg), FE_UPWARD);
@@ -53,14 +53,14 @@ TEST(two_fibers_with_private_environments_can_alternate)
 
 static weft_value round_up_temporarily(void *arg)
 {
-    weft_own_modes(true);
-    weft_own_modes(true);
+    weft_own_fpu_env(true);
+    weft_own_fpu_env(true);
     fesetround(FE_UPWARD);
     if (arg != NULL)
         return fegetround(); /* the environment ends with the fiber */
-    weft_own_modes(false);
+    weft_own_fpu_env(false);
     int after = fegetround();
-    weft_own_modes(false);
+    weft_own_fpu_env(false);
     weft_snooze();
     return after;
 }
@@ -75,13 +75,13 @@ TEST(giving_up_a_private_environment_or_ending_restores_the_one_of_the_thread)
 
 TEST(the_main_fiber_can_have_a_private_environment_too)
 {
-    ck_assert_int_eq(weft_own_modes(true), 0);
+    ck_assert_int_eq(weft_own_fpu_env(true), 0);
     fesetround(FE_DOWNWARD);
     weft_fiber f = spin_waiting(round_up_and_wait, NULL);
     ck_assert_int_eq(fegetround(), FE_DOWNWARD);
     weft_schedule(f, 2);
     ck_assert_int_eq(weft_await(f), FE_UPWARD);
     ck_assert_int_eq(fegetround(), FE_DOWNWARD);
-    ck_assert_int_eq(weft_own_modes(false), 0);
+    ck_assert_int_eq(weft_own_fpu_env(false), 0);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
 }

@@ -293,6 +293,16 @@ START_TEST(the_buffer_grows_only_for_longer_input_and_shrinks_afterwards)
 }
 END_TEST
 
+__attribute__((format(printf, 2, 3))) static ssize_t print_args(weft_stream *s, const char *format,
+                                                                ...)
+{
+    va_list args;
+    va_start(args, format);
+    ssize_t n = weft_stream_vprintf(s, format, args);
+    va_end(args);
+    return n;
+}
+
 START_TEST(output_waits_for_a_flush_or_a_full_buffer)
 {
     weft_stream s;
@@ -301,7 +311,8 @@ START_TEST(output_waits_for_a_flush_or_a_full_buffer)
     ck_assert_int_eq(weft_stream_flush(&s), 0);
     ck_assert_int_eq(weft_stream_write(&s, NULL, 0), 0);
     ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10);
-    ck_assert_int_eq(weft_stream_printf(&s, "%s%d", "ab", 1234), 6);
+    ck_assert_int_eq(weft_stream_printf(&s, "%s%d", "ab", 12), 4);
+    ck_assert_int_eq(print_args(&s, "%d%s", 3, "4"), 2);
     ck_assert_uint_eq(m.writes, 0);
     ck_assert_int_eq(weft_stream_puts(&s, "x"), 1);
     ck_assert_uint_eq(m.writes, 1);
