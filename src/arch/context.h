@@ -115,7 +115,8 @@ static inline void weft__context_make(weft__context *context, void *low, size_t 
 
 /*
  * Like weft__context_make, but on a stack that had a context with the same entry. The
- * WEFT__FRAME_BYTES at the top of the stack must not have changed since weft__context_make.
+ * WEFT__FRAME_BYTES at the top of the stack must not have changed since weft__context_make. Without
+ * this function: spin +5 to 8 % time (docs/adr/0051).
  */
 static inline void weft__context_remake(weft__context *context, void *low, size_t bytes,
                                         weft__entry *entry)

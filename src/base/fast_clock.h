@@ -1,7 +1,7 @@
 /*
  * A clock for deadlines that reads the processor's tick counter.
  *
- * Reading the kernel's clock takes three times as long as reading this clock. The result is never
+ * With the kernel's clock, a timeout takes 2.2 times as long (docs/adr/0051). The result is never
  * earlier than the time of the monotonic clock, and at most a few microseconds later. Therefore a
  * timeout that is computed from the result never ends too early.
  *

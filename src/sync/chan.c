@@ -227,7 +227,10 @@ COLD static weft_value set_owner_and_recv(weft__cord *c, weft_chan *chan)
     return rc == 0 ? weft_chan_recv(chan) : rc;
 }
 
-/* The slow paths, for calls that wait or need more checks. */
+/*
+ * The slow paths. Without the waits in the fast paths: rendezvous +13 % instructions
+ * (docs/adr/0051).
+ */
 __attribute__((noinline)) static int send_slow(weft_chan *chan, weft_value value);
 __attribute__((noinline)) static weft_value recv_slow(weft_chan *chan);
 

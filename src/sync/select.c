@@ -80,7 +80,7 @@ static int check_fd(weft__cord *c, const weft_clause *clause, check_info *info)
 
 /*
  * The slow path of clause_check. It handles channels that are NULL, typed or shared, and values
- * that are error codes.
+ * that are error codes. Without the fast path: select 10 +45 % instructions (docs/adr/0051).
  */
 COLD static int check_fifo_slow(const weft_clause *clause, const weft__fifo *fifo, check_info *info)
 {

@@ -44,7 +44,7 @@ static const calls slow[] = {
 static const calls *way; /* the calls of the current run */
 static int pair[2];
 
-static void mark_number(const char *what, long long number)
+static void mark_result(const char *what, long long number)
 {
     char text[64];
     snprintf(text, sizeof text, "%s%lld ", what, number);
@@ -56,13 +56,13 @@ static weft_value read_and_mark(void *arg)
 {
     char buffer[16] = "";
     size_t bytes = (size_t)(intptr_t)arg;
-    mark_number("read ", way->read(pair[0], buffer, bytes));
+    mark_result("read ", way->read(pair[0], buffer, bytes));
     mark(buffer);
     mark(" ");
     return 0;
 }
 
-static weft_fiber spin_stream_reader(size_t bytes)
+static weft_fiber spin_marking_reader(size_t bytes)
 {
     weft_fiber f = weft_spin(read_and_mark, (void *)(intptr_t)bytes);
     ck_assert_uint_ne(f, 0);
@@ -71,7 +71,7 @@ static weft_fiber spin_stream_reader(size_t bytes)
 
 static void write_text(const char *text)
 {
-    mark_number("write ", way->write(pair[1], text, strlen(text)));
+    mark_result("write ", way->write(pair[1], text, strlen(text)));
 }
 
 static void read_in_pieces(void)
@@ -85,9 +85,10 @@ static void read_in_pieces(void)
 
 static void readers_wait_in_order(void)
 {
-    weft_fiber first = spin_stream_reader(2), second = spin_stream_reader(2), third = spin_stream_reader(15);
+    weft_fiber first = spin_marking_reader(2), second = spin_marking_reader(2),
+               third = spin_marking_reader(15);
     let_run();
-    mark_number("pending ", (long long)ops_pending());
+    mark_result("pending ", (long long)ops_pending());
     write_text("abcdef");
     weft_await(first);
     weft_await(second);
@@ -96,10 +97,10 @@ static void readers_wait_in_order(void)
 
 static void a_cancelled_read_takes_nothing(void)
 {
-    weft_fiber cancelled = spin_stream_reader(4), next = spin_stream_reader(4);
+    weft_fiber cancelled = spin_marking_reader(4), next = spin_marking_reader(4);
     let_run();
     weft_cancel(cancelled);
-    mark_number("cancelled ", weft_await(cancelled));
+    mark_result("cancelled ", weft_await(cancelled));
     write_text("abcd");
     weft_await(next);
     WEFT_MOVE_ON_AFTER(0)
@@ -108,9 +109,9 @@ static void a_cancelled_read_takes_nothing(void)
 
 static void a_closed_descriptor_ends_its_readers(void)
 {
-    weft_fiber first = spin_stream_reader(1), second = spin_stream_reader(1);
+    weft_fiber first = spin_marking_reader(1), second = spin_marking_reader(1);
     let_run();
-    mark_number("close ", weft_close(pair[0]));
+    mark_result("close ", weft_close(pair[0]));
     weft_await(first);
     weft_await(second);
     read_and_mark((void *)1);
@@ -119,7 +120,7 @@ static void a_closed_descriptor_ends_its_readers(void)
 
 static void the_end_of_a_stream_is_read(void)
 {
-    spin_stream_reader(4);
+    spin_marking_reader(4);
     let_run();
     write_text("ab");
     ck_assert_int_eq(weft_shutdown(pair[1], SHUT_WR), 0);
@@ -148,13 +149,13 @@ static void a_full_socket_delays_its_writer(void)
     size_t bytes = fill_up(pair[1]);
     weft_fiber writer = weft_spin(write_a_lot, (void *)(intptr_t)(16 << 10));
     let_run();
-    mark_number("waits ", weft_state_of(writer) == WEFT_WAITING);
+    mark_result("waits ", weft_state_of(writer) == WEFT_WAITING);
     ssize_t n;
     while ((n = way->read(pair[0], buffer, sizeof buffer)) > 0)
         bytes -= bytes >= (size_t)n ? (size_t)n : bytes;
-    mark_number("end ", n);
-    mark_number("left ", (long long)bytes);
-    mark_number("writer ", weft_await(writer));
+    mark_result("end ", n);
+    mark_result("left ", (long long)bytes);
+    mark_result("writer ", weft_await(writer));
 }
 
 static void (*const scenarios[])(void) = {

@@ -16,7 +16,7 @@ typedef struct path {
 
 static const path *way; /* the path of the current run */
 
-static void mark_number(const char *what, long long number)
+static void mark_count(const char *what, long long number)
 {
     char text[64];
     snprintf(text, sizeof text, "%s%lld ", what, number);
@@ -82,11 +82,11 @@ static weft_value bystand(void *arg)
 
 static weft_value burdened_return(void *arg)
 {
-    mark_number("m", (long long)weft_mailbox_count(weft_self()));
-    mark_number("e", weft_error() != NULL ? weft_error()->code : 0);
+    mark_count("m", (long long)weft_mailbox_count(weft_self()));
+    mark_count("e", weft_error() != NULL ? weft_error()->code : 0);
     if (way->burden != NULL)
         way->burden();
-    mark_number("run ", (long long)(intptr_t)arg);
+    mark_count("run ", (long long)(intptr_t)arg);
     return (weft_value)arg;
 }
 
@@ -101,8 +101,8 @@ static weft_value burdened_snooze(void *arg)
     if (way->burden != NULL)
         way->burden();
     for (int i = 0; i < 3; i++) {
-        mark_number("", (long long)(intptr_t)arg * 10 + i);
-        mark_number("snooze ", weft_snooze());
+        mark_count("", (long long)(intptr_t)arg * 10 + i);
+        mark_count("snooze ", weft_snooze());
     }
     return (weft_value)arg;
 }
@@ -120,19 +120,19 @@ static weft_fiber spin(weft_fn *fn, intptr_t arg)
 
 static void mark_await(weft_fiber f)
 {
-    mark_number("= ", weft_await(f));
-    mark_number("again ", weft_await(f));
-    mark_number("state ", weft_state_of(f));
+    mark_count("= ", weft_await(f));
+    mark_count("again ", weft_await(f));
+    mark_count("state ", weft_state_of(f));
 }
 
 static void mark_counters(void)
 {
     weft_counters counters;
     weft_stats(&counters);
-    mark_number("fibers ", (long long)counters.fibers);
-    mark_number("unawaited ", (long long)counters.fibers_unawaited);
-    mark_number("timers ", (long long)counters.timers);
-    mark_number("deferred ", deferred);
+    mark_count("fibers ", (long long)counters.fibers);
+    mark_count("unawaited ", (long long)counters.fibers_unawaited);
+    mark_count("timers ", (long long)counters.timers);
+    mark_count("deferred ", deferred);
 }
 
 /* The scenarios. */
@@ -158,15 +158,15 @@ static void mark_error(void)
 {
     const weft_error_info *e = weft_error();
     mark(e != NULL ? e->message : "none");
-    mark_number(" error ", e != NULL ? e->code : 0);
-    mark_number("pending ", weft_snooze());
+    mark_count(" error ", e != NULL ? e->code : 0);
+    mark_count("pending ", weft_snooze());
 }
 
 static void await_failures(void)
 {
     mark_await(spin(burdened_fail, -EPROTO));
     mark_error();
-    mark_number("= ", weft_await(spin(burdened_return, -ENODATA)));
+    mark_count("= ", weft_await(spin(burdened_return, -ENODATA)));
     mark_error();
     mark_counters();
 }
@@ -175,7 +175,7 @@ static void await_together(void)
 {
     weft_fiber f = spin(burdened_snooze, 1);
     weft_fiber other = weft_spin(await_fiber, id_arg(f));
-    mark_number("= ", weft_await(f));
+    mark_count("= ", weft_await(f));
     mark_await(other);
     mark_counters();
 }
@@ -192,9 +192,9 @@ static void await_while_others_run(void)
 static void await_a_stopped_child(void)
 {
     weft_fiber never_run = spin(burdened_return, 1), stopped = spin(burdened_snooze, 2);
-    mark_number("stop ", weft_stop(never_run, 7));
+    mark_count("stop ", weft_stop(never_run, 7));
     mark_await(never_run);
-    mark_number("stop ", weft_stop(stopped, 8));
+    mark_count("stop ", weft_stop(stopped, 8));
     mark_await(stopped);
     mark_counters();
 }
@@ -204,7 +204,7 @@ static weft_value cancel_self_and_await(void *arg)
     (void)arg;
     weft_fiber f = spin(burdened_return, 1);
     weft_cancel(weft_self());
-    mark_number("await ", weft_await(f));
+    mark_count("await ", weft_await(f));
     return 0;
 }
 
@@ -217,7 +217,7 @@ static void await_when_cancelled(void)
 static void await_a_moved_child(void)
 {
     weft_fiber parent = spin(suspend, 0), child = spin(burdened_return, 1);
-    mark_number("attach ", weft_attach(child, parent));
+    mark_count("attach ", weft_attach(child, parent));
     mark_await(child);
     weft_schedule(parent, 2);
     mark_await(parent);
@@ -303,11 +303,11 @@ static void mark_snoozing(weft_fiber f)
 {
     weft_info info;
     ck_assert_int_eq(weft_info_of(f, &info), 0);
-    mark_number("state ", info.state);
-    mark_number("switches ", (long long)info.switches);
-    mark_number("schedule ", weft_schedule(f, 5));
-    mark_number("transfer ", weft_transfer(f, 5));
-    mark_number("value ", weft_await(f));
+    mark_count("state ", info.state);
+    mark_count("switches ", (long long)info.switches);
+    mark_count("schedule ", weft_schedule(f, 5));
+    mark_count("transfer ", weft_transfer(f, 5));
+    mark_count("value ", weft_await(f));
 }
 
 static weft_value mark_snoozing_arg(void *arg)
@@ -338,8 +338,8 @@ static weft_value receive_three(void *arg)
     for (int i = 0; i < 3; i++) {
         if (!waits_first)
             ck_assert_int_eq(weft_snooze(), 0);
-        mark_number("got ", weft_receive());
-        mark_number("left ", (long long)weft_mailbox_count(weft_self()));
+        mark_count("got ", weft_receive());
+        mark_count("left ", (long long)weft_mailbox_count(weft_self()));
     }
     return weft_try_receive();
 }
@@ -351,10 +351,10 @@ static void tell_all(int (*tell)(weft_fiber, weft_value), bool waits_first)
     if (waits_first)
         let_run();
     for (int i = 1; i <= 4; i++)
-        mark_number("tell ", tell(f, i));
-    mark_number("error ", tell(f, -EIO));
-    mark_number("= ", weft_await(f));
-    mark_number("gone ", tell(f, 1));
+        mark_count("tell ", tell(f, i));
+    mark_count("error ", tell(f, -EIO));
+    mark_count("= ", weft_await(f));
+    mark_count("gone ", tell(f, 1));
 }
 
 /* weft_tell stores a value. weft_try_tell stores an item of any size. */

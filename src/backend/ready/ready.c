@@ -71,7 +71,10 @@ static bool is_fast_transfer(const weft__descriptor *d, const weft__op *op)
            op->u.buffer.offset == WEFT__OFFSET_CURRENT && op->u.buffer.bytes > 0;
 }
 
-/* Like try_call, in a third of the instructions. op must be a fast transfer. */
+/*
+ * The fast path of try_call. op must be a fast transfer. Without the fast path: echo +15 %
+ * instructions (docs/adr/0051).
+ */
 static intptr_t try_fast(weft__descriptor *d, const weft__op *op)
 {
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;

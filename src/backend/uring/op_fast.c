@@ -1,8 +1,7 @@
 /*
  * The fast path of weft__uring_submit: a read or write on a stream socket without queued
- * operations.
- * The fast path has the same effect as op.c, but omits checks that cannot apply. All other
- * operations take the slow path. Without the fast path, an echo takes 23 % more instructions
+ * operations. The fast path has the same effect as op.c, but omits checks that cannot apply. All
+ * other operations take the slow path. Without the fast path: echo +18 % instructions
  * (docs/adr/0051). tests/backend/test_stream_alike.c compares both paths.
  */
 #include "backend/uring/uring.h"

@@ -76,7 +76,8 @@ static inline bool weft__timer_is_armed(const weft__timer *timer)
  * next call of weft__wheel_expire. If the deadline is WEFT__NEVER, the timer remains disarmed.
  *
  * Most timers are disarmed soon after they were armed. Therefore the slot of a timer is not
- * computed by this call, but by weft__wheel_expire or weft__wheel_next.
+ * computed by this call, but by weft__wheel_expire or weft__wheel_next. Otherwise: timeout +34 %
+ * instructions (docs/adr/0051).
  */
 static inline void weft__timer_arm(weft__wheel *wheel, weft__timer *timer, int64_t deadline_ns)
 {
