@@ -110,7 +110,7 @@ TEST(an_unawaited_ended_fiber_cannot_be_controlled)
 }
 
 TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
-{ /* T18 */
+{ /* T18, T47 */
     static const weft_spin_options bad[] = {
         {.stack_bytes = 1},
         {.stack_bytes = (16 << 10) - 1},
@@ -129,6 +129,9 @@ TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
     ck_assert_uint_eq(weft_new(NULL, NULL), 0);
     ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+    static const weft_spin_options good[] = {{.stack_bytes = 16 << 10}, {.stack_bytes = 1 << 30}};
+    for (size_t i = 0; i < COUNT_OF(good); i++) /* at the limits */
+        ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(4), &good[i])), 4);
 }
 
 #define ck_assert_refused(call)            \

@@ -88,7 +88,7 @@ TEST(a_fiber_that_is_scheduled_again_or_before_it_ran_moves_to_the_tail)
 }
 
 TEST(suspend_returns_the_value_of_schedule_and_a_value_never_replaces_an_error)
-{ /* P6, P8 */
+{ /* P6, P8, T6 */
     static const weft_value rows[][3] = {{INTPTR_MAX, INTPTR_MAX, INTPTR_MAX},
                                          {-4096, -4096, -4096},
                                          {-EIO, 7, -EIO},
@@ -206,7 +206,11 @@ static weft_value snooze_often(void *arg)
 }
 
 TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
-{ /* T3, P64 */
+{ /* T3, T4, P64 */
+    double begin = weft_now();
+    ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
+    ck_assert_int_eq(weft_sleep(0.001), 0); /* not shortened */
+    ck_assert_slept(begin, 0.001);
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
     weft_snooze();

@@ -208,6 +208,15 @@ TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
     ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
 
+FIBER(sleep_0_s, weft_sleep(0))
+
+TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
+{ /* T15 */
+    for (int i = 0; i < 1000; i++)
+        ck_assert_int_eq(weft_go(sleep_0_s, NULL), 0);
+    ck_assert_int_eq(weft_await_children(), 0);
+}
+
 static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
 
 static weft_value sleep_among_many(void *arg)
