@@ -4,6 +4,7 @@
  * with vectors take the slow path. All must leave the same trail.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <sys/uio.h>
 
@@ -194,7 +195,7 @@ static void run_scenario(void (*scenario)(void), const calls *on)
     assert_nothing_pending();
 }
 
-START_TEST(reads_and_writes_on_the_slow_path_have_the_effects_of_the_fast_path)
+TEST(reads_and_writes_on_the_slow_path_have_the_effects_of_the_fast_path)
 {
     char expected[sizeof trail];
     for (size_t i = 0; i < COUNT_OF(scenarios); i++) {
@@ -206,14 +207,4 @@ START_TEST(reads_and_writes_on_the_slow_path_have_the_effects_of_the_fast_path)
                           slow[j].name, trail, expected);
         }
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &reads_and_writes_on_the_slow_path_have_the_effects_of_the_fast_path,
-};
-
-int main(void)
-{
-    return run_suite("stream alike", tests, COUNT_OF(tests));
 }

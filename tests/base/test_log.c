@@ -1,6 +1,6 @@
 /* Tests of weft_set_log: which messages the function gets, in which form and from which threads. */
 #include "core/debug/report.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <stdatomic.h>
 #include <syslog.h>
@@ -46,14 +46,13 @@ static int messages_in_turn(void)
     return is_right && logged.calls == 1 ? 0 : 3;
 }
 
-START_TEST(a_message_goes_to_the_function_without_prefix_and_newline_and_to_stderr_without_function)
+TEST(a_message_goes_to_the_function_without_prefix_and_newline_and_to_stderr_without_function)
 {
     const outcome *o = run_apart(messages_in_turn);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, MESSAGE "\n"), 1);
     ck_assert_int_eq(strncmp(o->text, "weft: fiber #", 13), 0);
 }
-END_TEST
 
 static weft_value receive_message(void *arg)
 {
@@ -61,7 +60,7 @@ static weft_value receive_message(void *arg)
     return weft_receive();
 }
 
-START_TEST(a_report_of_several_lines_is_one_text)
+TEST(a_report_of_several_lines_is_one_text)
 {
     weft_set_log(collect, NULL);
     weft_fiber f = weft_spin_with(receive_message, NULL, &(weft_spin_options){.name = "receiver"});
@@ -74,9 +73,8 @@ START_TEST(a_report_of_several_lines_is_one_text)
     ck_assert_int_ne(logged.text[strlen(logged.text) - 1], '\n');
     weft_cancel(f);
 }
-END_TEST
 
-START_TEST(a_long_report_is_cut_at_a_line_and_says_so)
+TEST(a_long_report_is_cut_at_a_line_and_says_so)
 {
     weft_set_log(collect, NULL);
     weft__report r;
@@ -94,7 +92,6 @@ START_TEST(a_long_report_is_cut_at_a_line_and_says_so)
     /* The last line is whole. */
     ck_assert_int_eq(strncmp(logged.text + bytes - strlen(end) - 12, "\nline ", 6), 0);
 }
-END_TEST
 
 static weft_value fail_here(void *arg)
 {
@@ -118,7 +115,7 @@ static int main_with_an_unhandled_error(void)
     return 0;
 }
 
-START_TEST(an_error_that_main_does_not_handle_goes_to_the_function_while_the_process_exits)
+TEST(an_error_that_main_does_not_handle_goes_to_the_function_while_the_process_exits)
 {
     const outcome *o = run_apart(main_with_an_unhandled_error);
     assert_printed(o, "<3 an error reached the main fiber and was not handled:\n"
@@ -126,7 +123,6 @@ START_TEST(an_error_that_main_does_not_handle_goes_to_the_function_while_the_pro
     ck_assert_int_eq(o->text[strlen(o->text) - 1], '>');
     ck_assert_uint_eq(count_in(o->text, "weft: "), 0);
 }
-END_TEST
 
 static int main_with_a_bad_environment(void)
 {
@@ -137,7 +133,7 @@ static int main_with_a_bad_environment(void)
     return 0;
 }
 
-START_TEST(warnings_about_the_environment_go_to_the_function)
+TEST(warnings_about_the_environment_go_to_the_function)
 {
     const outcome *o = run_apart(main_with_a_bad_environment);
     ck_assert_int_eq(o->status, 0);
@@ -145,7 +141,6 @@ START_TEST(warnings_about_the_environment_go_to_the_function)
     assert_printed(o, "<4 WEFT_STACK=much is ignored: the value is not a size such as 128K or 1M>");
     ck_assert_uint_eq(count_in(o->text, "weft: "), 0);
 }
-END_TEST
 
 static int result_in_hook;
 
@@ -164,13 +159,12 @@ static int main_with_a_function_that_switches(void)
     return is_right && weft_snooze() == 0 ? 0 : 3;
 }
 
-START_TEST(a_function_cannot_switch_and_its_own_messages_go_to_stderr)
+TEST(a_function_cannot_switch_and_its_own_messages_go_to_stderr)
 {
     const outcome *o = run_apart(main_with_a_function_that_switches);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, MESSAGE), 1);
 }
-END_TEST
 
 static weft_value slice_warning(void *arg)
 {
@@ -181,13 +175,12 @@ static weft_value slice_warning(void *arg)
     return weft_snooze();
 }
 
-START_TEST(a_fiber_can_switch_after_its_message)
+TEST(a_fiber_can_switch_after_its_message)
 {
     weft_set_log(switch_in_hook, NULL);
     ck_assert_int_eq(weft_await(weft_spin(slice_warning, NULL)), 0);
     ck_assert_int_eq(result_in_hook, -EPERM);
 }
-END_TEST
 
 static void replace_in_hook(int level, const char *text, void *arg)
 {
@@ -196,7 +189,7 @@ static void replace_in_hook(int level, const char *text, void *arg)
     weft_set_log(collect, NULL);
 }
 
-START_TEST(a_function_can_replace_itself)
+TEST(a_function_can_replace_itself)
 {
     int calls = 0;
     weft_set_log(replace_in_hook, &calls);
@@ -205,7 +198,6 @@ START_TEST(a_function_can_replace_itself)
     ck_assert_int_eq(calls, 1);
     ck_assert_int_eq(logged.calls, 1);
 }
-END_TEST
 
 static void *messages_of_a_thread(void *arg)
 {
@@ -239,7 +231,7 @@ static void ignore_message(int level, const char *text, void *arg)
     (void)level, (void)text, (void)arg;
 }
 
-START_TEST(a_replaced_function_has_returned_in_all_threads)
+TEST(a_replaced_function_has_returned_in_all_threads)
 {
     enum { THREADS = 3, ROUNDS = 50 };
     static owner owners[ROUNDS];
@@ -262,7 +254,6 @@ START_TEST(a_replaced_function_has_returned_in_all_threads)
     for (int i = 0; i < ROUNDS; i++)
         ck_assert_int_eq(atomic_load(&owners[i].calls_late), 0);
 }
-END_TEST
 
 static int main_that_forks(void)
 {
@@ -276,27 +267,8 @@ static int main_that_forks(void)
     return WEXITSTATUS(status);
 }
 
-START_TEST(the_message_of_a_plain_fork_goes_to_stderr)
+TEST(the_message_of_a_plain_fork_goes_to_stderr)
 {
     assert_exited(run_apart(main_that_forks), 0,
                   "weft: all calls fail in a child of fork(2); use weft_fork\n");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_message_goes_to_the_function_without_prefix_and_newline_and_to_stderr_without_function,
-    &a_report_of_several_lines_is_one_text,
-    &a_long_report_is_cut_at_a_line_and_says_so,
-    &an_error_that_main_does_not_handle_goes_to_the_function_while_the_process_exits,
-    &warnings_about_the_environment_go_to_the_function,
-    &a_function_cannot_switch_and_its_own_messages_go_to_stderr,
-    &a_fiber_can_switch_after_its_message,
-    &a_function_can_replace_itself,
-    &a_replaced_function_has_returned_in_all_threads,
-    &the_message_of_a_plain_fork_goes_to_stderr,
-};
-
-int main(void)
-{
-    return run_suite("log", tests, COUNT_OF(tests));
 }

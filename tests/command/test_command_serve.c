@@ -1,10 +1,11 @@
 /* The command `weft serve`: its command line, TLS, signals and log, with curl as the client. */
 #include "command/serve_support.h"
+#include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-START_TEST(a_folder_is_served_and_its_url_is_printed)
+TEST(a_folder_is_served_and_its_url_is_printed)
 {
     serve_process s;
     create_folder();
@@ -14,9 +15,8 @@ START_TEST(a_folder_is_served_and_its_url_is_printed)
                      "404");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(options_and_405_list_the_allowed_methods)
+TEST(options_and_405_list_the_allowed_methods)
 {
     static const char *const paths[] = {"/", "/none"};
     serve_process s;
@@ -32,10 +32,9 @@ START_TEST(options_and_405_list_the_allowed_methods)
     ck_assert_ptr_nonnull(strstr(head, "\r\nAllow: GET, HEAD, OPTIONS\r\n"));
     stop_serving(&s);
 }
-END_TEST
 
 /* The kernel distributes connections to all listeners. An unserved listener would hang some. */
-START_TEST(all_cords_listen_on_the_same_port_and_serve)
+TEST(all_cords_listen_on_the_same_port_and_serve)
 {
     serve_process s;
     char filter[64], command[128];
@@ -48,9 +47,8 @@ START_TEST(all_cords_listen_on_the_same_port_and_serve)
         ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(a_self_signed_certificate_is_created_on_request)
+TEST(a_self_signed_certificate_is_created_on_request)
 {
     serve_process s;
     create_folder();
@@ -61,7 +59,6 @@ START_TEST(a_self_signed_certificate_is_created_on_request)
     ck_assert_str_eq(curl(ARGV("-k", url_of(&s, "/"))), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
 /* Request a host over TLS, with one trusted certificate. Return "" if it is not trusted. */
 static const char *request_host(const serve_process *s, const char *host, char *trusted)
@@ -72,7 +69,7 @@ static const char *request_host(const serve_process *s, const char *host, char *
     return curl(ARGV("--cacert", trusted, "--resolve", resolve, url));
 }
 
-START_TEST(hosts_have_their_own_folders_and_certificates)
+TEST(hosts_have_their_own_folders_and_certificates)
 {
     serve_process s;
     char other[256], cert[600];
@@ -89,9 +86,8 @@ START_TEST(hosts_have_their_own_folders_and_certificates)
     ck_assert_str_eq(request_host(&s, "two.test", folder_path("one.pem")), "");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(the_certificate_of_a_host_is_preferred_to_the_self_signed_one)
+TEST(the_certificate_of_a_host_is_preferred_to_the_self_signed_one)
 {
     serve_process s;
     char cert[600];
@@ -102,9 +98,8 @@ START_TEST(the_certificate_of_a_host_is_preferred_to_the_self_signed_one)
     ck_assert_str_eq(request_host(&s, "two.test", folder_path("two.pem")), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(the_host_header_selects_the_host)
+TEST(the_host_header_selects_the_host)
 {
     serve_process s;
     char other[256];
@@ -115,9 +110,8 @@ START_TEST(the_host_header_selects_the_host)
     ck_assert_str_eq(curl(ARGV("-H", "Host: three.test", url_of(&s, "/"))), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(after_sighup_new_connections_get_the_new_certificate)
+TEST(after_sighup_new_connections_get_the_new_certificate)
 {
     serve_process s;
     create_folder();
@@ -137,7 +131,6 @@ START_TEST(after_sighup_new_connections_get_the_new_certificate)
     ck_assert_str_eq(curl(ARGV("-k", url_of(&s, "/"))), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
 #define BIG_BYTES (32 << 20) /* more than all buffers of the connection hold */
 
@@ -165,7 +158,7 @@ static void wait_until_refused(const serve_process *s)
     }
 }
 
-START_TEST(after_sighup_the_folders_are_reopened)
+TEST(after_sighup_the_folders_are_reopened)
 {
     serve_process s;
     create_folder();
@@ -183,9 +176,8 @@ START_TEST(after_sighup_the_folders_are_reopened)
     ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(a_download_finishes_before_the_server_ends)
+TEST(a_download_finishes_before_the_server_ends)
 {
     serve_process s;
     create_folder();
@@ -204,9 +196,8 @@ START_TEST(a_download_finishes_before_the_server_ends)
     weft_close(fd);
     release_serving(&s);
 }
-END_TEST
 
-START_TEST(a_download_that_exceeds_the_drain_time_is_aborted_and_the_status_is_0)
+TEST(a_download_that_exceeds_the_drain_time_is_aborted_and_the_status_is_0)
 {
     serve_process s;
     create_folder();
@@ -217,9 +208,8 @@ START_TEST(a_download_that_exceeds_the_drain_time_is_aborted_and_the_status_is_0
     weft_close(fd);
     release_serving(&s);
 }
-END_TEST
 
-START_TEST(a_second_signal_ends_the_server_immediately)
+TEST(a_second_signal_ends_the_server_immediately)
 {
     serve_process s;
     create_folder();
@@ -233,9 +223,8 @@ START_TEST(a_second_signal_ends_the_server_immediately)
     weft_close(fd);
     release_serving(&s);
 }
-END_TEST
 
-START_TEST(an_idle_connection_does_not_delay_the_end)
+TEST(an_idle_connection_does_not_delay_the_end)
 {
     serve_process s;
     create_folder();
@@ -246,7 +235,6 @@ START_TEST(an_idle_connection_does_not_delay_the_end)
     stop_serving(&s);
     weft_close(idle);
 }
-END_TEST
 
 /* Assert that the command ends with this status and prints one line that contains text. */
 static void expect_failure(int status, const char *text, char *const args[])
@@ -263,7 +251,7 @@ static void expect_failure(int status, const char *text, char *const args[])
     weft_output_free(&output);
 }
 
-START_TEST(a_bad_command_line_fails_with_the_wrong_argument)
+TEST(a_bad_command_line_fails_with_the_wrong_argument)
 {
     expect_failure(2, "--nope", ARGV("--nope"));
     expect_failure(2, "-x", ARGV("-x"));
@@ -294,9 +282,8 @@ START_TEST(a_bad_command_line_fails_with_the_wrong_argument)
     expect_failure(2, "--trust-headers: X is not", ARGV("--trust-headers", "X"));
     expect_failure(2, "--trust-headers needs --trust", ARGV("--trust-headers", "Forwarded"));
 }
-END_TEST
 
-START_TEST(a_missing_resource_is_reported_and_the_status_is_1)
+TEST(a_missing_resource_is_reported_and_the_status_is_1)
 {
     serve_process s;
     create_folder();
@@ -312,9 +299,8 @@ START_TEST(a_missing_resource_is_reported_and_the_status_is_1)
                    ARGV("--listen", s.origin + strlen("http://"), folder_path("site")));
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(every_request_is_one_line_of_the_log_that_clients_cannot_forge)
+TEST(every_request_is_one_line_of_the_log_that_clients_cannot_forge)
 {
     serve_process s;
     create_folder();
@@ -334,9 +320,8 @@ START_TEST(every_request_is_one_line_of_the_log_that_clients_cannot_forge)
     ck_assert_ptr_nonnull(strstr(read_file("log"), "\"GET /none HTTP/1.1\" 404 "));
     release_serving(&s);
 }
-END_TEST
 
-START_TEST(a_closed_log_pipe_does_not_stop_the_server)
+TEST(a_closed_log_pipe_does_not_stop_the_server)
 {
     serve_process s;
     create_folder();
@@ -347,9 +332,8 @@ START_TEST(a_closed_log_pipe_does_not_stop_the_server)
     ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(a_full_disk_does_not_stop_the_server)
+TEST(a_full_disk_does_not_stop_the_server)
 {
     serve_process s;
     create_folder();
@@ -359,7 +343,6 @@ START_TEST(a_full_disk_does_not_stop_the_server)
     ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
     stop_serving(&s);
 }
-END_TEST
 
 /* Forward a client address with each header, and check the address that the log contains. */
 static void check_forwarding(char *option, const char *by_x_forwarded_for, const char *by_forwarded)
@@ -377,17 +360,15 @@ static void check_forwarding(char *option, const char *by_x_forwarded_for, const
     release_serving(&s);
 }
 
-START_TEST(a_trusted_peer_may_forward_the_client_address)
+TEST(a_trusted_peer_may_forward_the_client_address)
 {
     check_forwarding("--trust-headers=X-Forwarded-For", "192.0.2.9 - - [", "127.0.0.1 - - [");
 }
-END_TEST
 
-START_TEST(only_the_headers_of_trust_headers_are_trusted)
+TEST(only_the_headers_of_trust_headers_are_trusted)
 {
     check_forwarding("--trust-headers=Forwarded", "127.0.0.1 - - [", "192.0.2.10 - - [");
 }
-END_TEST
 
 /* Return the status and the encoding of a response. */
 static const char *status_and_encoding(const serve_process *s, const char *path)
@@ -402,7 +383,7 @@ static const char *status_and_encoding(const serve_process *s, const char *path)
 #define COMPRESSED "200 "
 #endif
 
-START_TEST(options_control_listings_and_compression)
+TEST(options_control_listings_and_compression)
 {
     static char page[5001];
     serve_process s;
@@ -422,9 +403,8 @@ START_TEST(options_control_listings_and_compression)
     ck_assert_str_eq(status_and_encoding(&s, "/sub/"), "200 ");
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(options_set_the_limits)
+TEST(options_set_the_limits)
 {
     static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     serve_process s;
@@ -447,9 +427,8 @@ START_TEST(options_set_the_limits)
     weft_close(first);
     stop_serving(&s);
 }
-END_TEST
 
-START_TEST(a_unix_socket_is_served_and_removed_at_the_end)
+TEST(a_unix_socket_is_served_and_removed_at_the_end)
 {
     create_folder();
     char *path = folder_path("socket");
@@ -465,36 +444,4 @@ START_TEST(a_unix_socket_is_served_and_removed_at_the_end)
     ck_assert_int_lt(access(path, F_OK), 0);
     weft_process_close(&p);
     remove_folder();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_folder_is_served_and_its_url_is_printed,
-    &options_and_405_list_the_allowed_methods,
-    &all_cords_listen_on_the_same_port_and_serve,
-    &a_self_signed_certificate_is_created_on_request,
-    &hosts_have_their_own_folders_and_certificates,
-    &the_certificate_of_a_host_is_preferred_to_the_self_signed_one,
-    &the_host_header_selects_the_host,
-    &after_sighup_new_connections_get_the_new_certificate,
-    &after_sighup_the_folders_are_reopened,
-    &a_download_finishes_before_the_server_ends,
-    &a_download_that_exceeds_the_drain_time_is_aborted_and_the_status_is_0,
-    &a_second_signal_ends_the_server_immediately,
-    &an_idle_connection_does_not_delay_the_end,
-    &a_bad_command_line_fails_with_the_wrong_argument,
-    &a_missing_resource_is_reported_and_the_status_is_1,
-    &every_request_is_one_line_of_the_log_that_clients_cannot_forge,
-    &a_closed_log_pipe_does_not_stop_the_server,
-    &a_full_disk_does_not_stop_the_server,
-    &a_trusted_peer_may_forward_the_client_address,
-    &only_the_headers_of_trust_headers_are_trusted,
-    &options_control_listings_and_compression,
-    &options_set_the_limits,
-    &a_unix_socket_is_served_and_removed_at_the_end,
-};
-
-int main(void)
-{
-    return run_suite("command_serve", tests, COUNT_OF(tests));
 }

@@ -3,7 +3,7 @@
  * once on the fast paths, and once for each condition that forces a slow path. Both runs must leave
  * the same trail.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* A condition that forces slow paths of spin, await, exit or switch. */
 typedef struct path {
@@ -253,7 +253,7 @@ static void run_scenario(void (*scenario)(void), const path *on)
 }
 
 /* The first round creates the records. Later rounds find warm records. */
-START_TEST(slow_paths_of_spin_await_exit_and_switch_have_the_effects_of_the_fast_paths)
+TEST(slow_paths_of_spin_await_exit_and_switch_have_the_effects_of_the_fast_paths)
 {
     char expected[sizeof trail];
     for (size_t i = 0; i < COUNT_OF(scenarios); i++) {
@@ -268,7 +268,6 @@ START_TEST(slow_paths_of_spin_await_exit_and_switch_have_the_effects_of_the_fast
         }
     }
 }
-END_TEST
 
 static weft_value check_argument(void *arg)
 {
@@ -278,7 +277,7 @@ static weft_value check_argument(void *arg)
 }
 
 /* A copy of an argument lies where a warm stack keeps its first frame. */
-START_TEST(a_warm_stack_starts_any_fiber_after_any_other)
+TEST(a_warm_stack_starts_any_fiber_after_any_other)
 {
     static char copied[] = "a copied argument";
     const weft_spin_options options = {.arg_bytes = sizeof copied};
@@ -290,7 +289,6 @@ START_TEST(a_warm_stack_starts_any_fiber_after_any_other)
         ck_assert_trail(i % 3 == 0 ? "a copied argument" : "plain");
     }
 }
-END_TEST
 
 static weft_value snooze_once(void *arg)
 {
@@ -317,7 +315,7 @@ static weft_value mark_snoozing_arg(void *arg)
 }
 
 /* A started fiber has a starter, so its first snooze takes the slow path. */
-START_TEST(a_snooze_on_the_slow_path_has_the_effect_of_the_fast_path)
+TEST(a_snooze_on_the_slow_path_has_the_effect_of_the_fast_path)
 {
     weft_fiber snoozing = weft_spin(snooze_once, NULL);
     weft_fiber observer = weft_spin(mark_snoozing_arg, &snoozing);
@@ -330,7 +328,6 @@ START_TEST(a_snooze_on_the_slow_path_has_the_effect_of_the_fast_path)
     mark_snoozing(started);
     ck_assert_trail(expected);
 }
-END_TEST
 
 static weft_value receive_three(void *arg)
 {
@@ -358,7 +355,7 @@ static void tell_all(int (*tell)(weft_fiber, weft_value), bool waits_first)
 }
 
 /* weft_tell stores a value. weft_try_tell stores an item of any size. */
-START_TEST(messages_by_tell_and_by_try_tell_have_the_same_effects)
+TEST(messages_by_tell_and_by_try_tell_have_the_same_effects)
 {
     char expected[sizeof trail];
     for (int waits_first = 0; waits_first <= 1; waits_first++) {
@@ -367,17 +364,4 @@ START_TEST(messages_by_tell_and_by_try_tell_have_the_same_effects)
         tell_all(weft_try_tell, waits_first);
         ck_assert_trail(expected);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &slow_paths_of_spin_await_exit_and_switch_have_the_effects_of_the_fast_paths,
-    &a_warm_stack_starts_any_fiber_after_any_other,
-    &a_snooze_on_the_slow_path_has_the_effect_of_the_fast_path,
-    &messages_by_tell_and_by_try_tell_have_the_same_effects,
-};
-
-int main(void)
-{
-    return run_suite("fast paths", tests, COUNT_OF(tests));
 }

@@ -4,7 +4,7 @@
  * random program (test_model.c), where it is too rare to rely on.
  */
 #include "support/random.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 /* Suspend, then sleep where cancellation has no effect. Return arg. */
 static weft_value suspend_then_shield(void *arg)
@@ -25,7 +25,7 @@ static weft_value mark_two_results(void *arg)
 }
 
 /* P6: moving a fiber to the front of the queue does not discard its pending result. */
-START_TEST(a_cancel_does_not_discard_a_pending_error)
+TEST(a_cancel_does_not_discard_a_pending_error)
 {
     for (int i = 0; i < 2; i++) {
         weft_fiber f = spin_waiting(mark_two_results, NULL);
@@ -35,10 +35,9 @@ START_TEST(a_cancel_does_not_discard_a_pending_error)
     }
     ck_assert_trail("error cancel error cancel ");
 }
-END_TEST
 
 /* P21, P34: the parent of two fibers that fail with one error awaits both. No error remains. */
-START_TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
+TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
 {
     weft_fiber source = spin_suspended();
     weft_fiber first = spin_waiting(await_fiber, id_arg(source)),
@@ -50,7 +49,6 @@ START_TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
     ck_assert_int_eq(weft_await(first), -EIO);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static void *spin_two_failing(void *arg)
 {
@@ -68,13 +66,12 @@ static int run_thread_with_failures(void)
 }
 
 /* P77, P78: one error is reported. A leak checker finds no memory of either error. */
-START_TEST(a_thread_that_ends_with_two_errors_reports_one_and_frees_both)
+TEST(a_thread_that_ends_with_two_errors_reports_one_and_frees_both)
 {
     const outcome *out = run_apart(run_thread_with_failures);
     ck_assert_msg(out->status == 0, "%s", out->text);
     ck_assert_uint_eq(count_in(out->text, "was not handled"), 1);
 }
-END_TEST
 
 typedef struct pair {
     weft_fiber f[2];
@@ -91,7 +88,7 @@ static weft_value await_two(void *arg)
 }
 
 /* P64, P37, P35: there are no values yet, so none are returned. */
-START_TEST(an_interrupted_await_of_several_fibers_returns_the_error_and_no_values)
+TEST(an_interrupted_await_of_several_fibers_returns_the_error_and_no_values)
 {
     for (int i = 0; i < 4; i++) {
         int code = i < 2 ? -EINTR : -5;
@@ -101,7 +98,6 @@ START_TEST(an_interrupted_await_of_several_fibers_returns_the_error_and_no_value
         ck_assert_int_eq(weft_await(waiter), code);
     }
 }
-END_TEST
 
 static weft_value select_two(void *arg)
 {
@@ -110,7 +106,7 @@ static weft_value select_two(void *arg)
 }
 
 /* P37, P64 */
-START_TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
+TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
 {
     weft_fiber f[2] = {spin_suspended(), spin_waiting(suspend_then_shield, NULL)};
     weft_fiber waiter = spin_waiting(select_two, f);
@@ -120,7 +116,6 @@ START_TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }
-END_TEST
 
 static weft_value read_eight(void *arg)
 {
@@ -129,7 +124,7 @@ static weft_value read_eight(void *arg)
 }
 
 /* P64 */
-START_TEST(an_interrupted_read_full_returns_the_error)
+TEST(an_interrupted_read_full_returns_the_error)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -138,7 +133,6 @@ START_TEST(an_interrupted_read_full_returns_the_error)
     ck_assert_int_eq(weft_await(f), -1000);
     close_fd_pair(fd);
 }
-END_TEST
 
 static weft_value park_and_unpark_starter(void *arg)
 {
@@ -155,13 +149,12 @@ static weft_value start_one(void *arg)
 }
 
 /* P14, T8: the fiber is in weft_start, and continues once, when the started fiber switches. */
-START_TEST(a_starter_that_is_parked_and_unparked_runs_once)
+TEST(a_starter_that_is_parked_and_unparked_runs_once)
 {
     weft_fiber f = spin_waiting(start_one, NULL);
     ck_assert_int_eq(weft_schedule(f, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 /* Time. */
 
@@ -177,7 +170,7 @@ static weft_value sleep_and_set_woken(void *arg)
 }
 
 /* P11: the clock is read after at most 64 switches, however long they take. */
-START_TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)
+TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)
 {
     for (int i = 0; i < 5; i++) {
         is_woken = false;
@@ -193,7 +186,6 @@ START_TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)
         ck_assert_int_eq(weft_await(f), 0);
     }
 }
-END_TEST
 
 /* Five scopes, one of which expires. All are moved back and forth first. */
 static weft_value expire_in_one_of_five(void *arg)
@@ -215,7 +207,7 @@ static weft_value expire_in_one_of_five(void *arg)
 }
 
 /* P48: there is one kind of timer, and it is cheap. Thousands expire in the same ticks. */
-START_TEST(thousands_of_moved_nested_deadlines_expire_in_their_own_scopes)
+TEST(thousands_of_moved_nested_deadlines_expire_in_their_own_scopes)
 {
     int expired = 0;
     for (int i = 0; i < 1000; i++)
@@ -224,10 +216,9 @@ START_TEST(thousands_of_moved_nested_deadlines_expire_in_their_own_scopes)
     ck_assert_int_eq(expired, 1000);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* An expired shield lets outer cancellations through, but does not cancel. */
-START_TEST(an_expired_shield_never_cancels)
+TEST(an_expired_shield_never_cancels)
 {
     weft_scope shield;
     ck_assert_int_eq(weft_shield_open(&shield, 0.001), 0);
@@ -239,7 +230,6 @@ START_TEST(an_expired_shield_never_cancels)
     weft_scope_close(&shield);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value work_in_a_shield(void *arg)
 {
@@ -255,7 +245,7 @@ static weft_value work_in_a_shield(void *arg)
 }
 
 /* T43 */
-START_TEST(a_shield_delays_a_cancel_until_its_end)
+TEST(a_shield_delays_a_cancel_until_its_end)
 {
     weft_fiber f = spin_waiting(work_in_a_shield, NULL);
     for (int i = 0; i < 3; i++) {
@@ -268,19 +258,17 @@ START_TEST(a_shield_delays_a_cancel_until_its_end)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("work work work cancelled");
 }
-END_TEST
 
-START_TEST(a_scope_cannot_be_opened_inside_itself)
+TEST(a_scope_cannot_be_opened_inside_itself)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, INFINITY), 0);
     ck_assert_int_eq(weft_scope_open(&scope, INFINITY), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
 /* Virtual time can reach the end of the clock. */
-START_TEST(a_sleep_past_the_end_of_the_clock_never_ends)
+TEST(a_sleep_past_the_end_of_the_clock_never_ends)
 {
     if (!is_sim())
         return;
@@ -291,7 +279,6 @@ START_TEST(a_sleep_past_the_end_of_the_clock_never_ends)
     }
     ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
 }
-END_TEST
 
 static void schedule_while_idle(void *arg)
 {
@@ -299,7 +286,7 @@ static void schedule_while_idle(void *arg)
 }
 
 /* P13, P10: another fiber must wait for an external event. Otherwise this would be a deadlock. */
-START_TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
+TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
 {
     weft_fiber f = spin_suspended(), daemon = spin_sleeping();
     weft_on_idle(schedule_while_idle, &f);
@@ -308,10 +295,9 @@ START_TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
     weft_on_idle(NULL, NULL);
     ck_assert_int_eq(weft_terminate(daemon, INFINITY), 0);
 }
-END_TEST
 
 /* P15 */
-START_TEST(the_counter_of_operations_is_not_reset_when_it_is_read)
+TEST(the_counter_of_operations_is_not_reset_when_it_is_read)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -331,36 +317,10 @@ START_TEST(the_counter_of_operations_is_not_reset_when_it_is_read)
     ck_assert_uint_ge(c.ops - before.ops, 4); /* the write too */
     close_idle_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(a_fiber_may_be_renamed_to_a_part_of_its_own_name)
+TEST(a_fiber_may_be_renamed_to_a_part_of_its_own_name)
 {
     weft_set_name(weft_self(), "the one and only");
     ck_assert_int_eq(weft_set_name(weft_self(), weft_name_of(weft_self()) + 4), 0);
     ck_assert_str_eq(weft_name_of(weft_self()), "one and only");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_cancel_does_not_discard_a_pending_error,
-    &an_error_shared_by_two_awaited_children_is_not_reported_again,
-    &a_thread_that_ends_with_two_errors_reports_one_and_frees_both,
-    &an_interrupted_await_of_several_fibers_returns_the_error_and_no_values,
-    &an_interrupted_select_fibers_still_waits_for_the_stopped_fibers,
-    &an_interrupted_read_full_returns_the_error,
-    &a_starter_that_is_parked_and_unparked_runs_once,
-    &a_sleeping_fiber_wakes_after_a_bounded_number_of_switches,
-    &thousands_of_moved_nested_deadlines_expire_in_their_own_scopes,
-    &an_expired_shield_never_cancels,
-    &a_shield_delays_a_cancel_until_its_end,
-    &a_scope_cannot_be_opened_inside_itself,
-    &a_sleep_past_the_end_of_the_clock_never_ends,
-    &a_fiber_scheduled_by_the_idle_function_runs_at_once,
-    &the_counter_of_operations_is_not_reset_when_it_is_read,
-    &a_fiber_may_be_renamed_to_a_part_of_its_own_name,
-};
-
-int main(void)
-{
-    return run_suite("interactions", tests, COUNT_OF(tests));
 }

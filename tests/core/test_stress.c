@@ -1,6 +1,6 @@
 /* Tests with large numbers of fibers, switches and scopes, and with too little memory. */
 #include "support/random.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <stdint.h>
 #include <sys/mman.h>
@@ -75,7 +75,7 @@ static weft_value snooze_often(void *arg)
 }
 
 /* T2 */
-START_TEST(a_hundred_fibers_snooze_thousands_of_times_and_all_finish)
+TEST(a_hundred_fibers_snooze_thousands_of_times_and_all_finish)
 {
     const int times = reduced_count(10000);
     for (int i = 0; i < 100; i++)
@@ -84,7 +84,6 @@ START_TEST(a_hundred_fibers_snooze_thousands_of_times_and_all_finish)
     ck_assert_uint_eq(counted, 100 * (size_t)times);
     assert_nothing_left();
 }
-END_TEST
 
 static weft_value sleep_and_count(void *arg)
 {
@@ -96,7 +95,7 @@ static weft_value sleep_and_count(void *arg)
 }
 
 /* T16 */
-START_TEST(no_sleeping_fiber_is_lost)
+TEST(no_sleeping_fiber_is_lost)
 {
     for (int i = 0; i < 3000; i++)
         REQUIRE(weft_go(sleep_and_count, as_arg(random_below(128))) == 0);
@@ -104,10 +103,9 @@ START_TEST(no_sleeping_fiber_is_lost)
     ck_assert_uint_eq(counted, 3000);
     assert_nothing_left();
 }
-END_TEST
 
 /* P43 */
-START_TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
+TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
@@ -121,10 +119,9 @@ START_TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
     ck_assert_int_eq(weft_scope_close(&scope), 0);
     assert_nothing_left();
 }
-END_TEST
 
 /* P43 */
-START_TEST(a_hundred_scopes_can_be_cancelled_in_sequence)
+TEST(a_hundred_scopes_can_be_cancelled_in_sequence)
 {
     for (int i = 0; i < 100; i++) {
         weft_scope scope;
@@ -136,7 +133,6 @@ START_TEST(a_hundred_scopes_can_be_cancelled_in_sequence)
     }
     assert_nothing_left();
 }
-END_TEST
 
 /* Spin n fibers, and let each reach its wait. Return the pages that they use. */
 static size_t spin_waiting_fibers(size_t n)
@@ -151,7 +147,7 @@ static size_t spin_waiting_fibers(size_t n)
 }
 
 /* T48: most memory of ended fibers is returned to the system, while the thread is idle. */
-START_TEST(stacks_of_ended_fibers_free_their_memory)
+TEST(stacks_of_ended_fibers_free_their_memory)
 {
     if (is_checked())
         return;
@@ -161,10 +157,9 @@ START_TEST(stacks_of_ended_fibers_free_their_memory)
         weft_sleep(0.02);
     assert_nothing_left();
 }
-END_TEST
 
 /* T54: the default vm.max_map_count is 65,530. */
-START_TEST(a_hundred_thousand_fibers_wait_with_guards_and_little_memory)
+TEST(a_hundred_thousand_fibers_wait_with_guards_and_little_memory)
 {
     const size_t n = (size_t)reduced_count(100000);
     size_t each = spin_waiting_fibers(n) * 4096 / n;
@@ -176,7 +171,6 @@ START_TEST(a_hundred_thousand_fibers_wait_with_guards_and_little_memory)
     ck_assert_uint_eq(counted, n);
     assert_nothing_left();
 }
-END_TEST
 
 static weft_value spin_children(void *arg)
 {
@@ -198,16 +192,15 @@ static uint64_t shutdown_switches(size_t n)
 }
 
 /* P28, P16: each child runs twice, to reach its wait and to end. The parent runs a few times. */
-START_TEST(ending_a_parent_takes_two_switches_per_child)
+TEST(ending_a_parent_takes_two_switches_per_child)
 {
     size_t many = (size_t)reduced_count(10000); /* TSan supports at most 8128 fibers */
     ck_assert_uint_le(shutdown_switches(100), 2 * 100 + 10);
     ck_assert_uint_le(shutdown_switches(many), 2 * many + 10);
     assert_nothing_left();
 }
-END_TEST
 
-START_TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
+TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
 {
     const int batch = reduced_count(10000);
     static weft_fiber f[10000];
@@ -220,7 +213,6 @@ START_TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
     ck_assert_uint_le(counters_now().stacks, 2 * (size_t)batch + 64);
     assert_nothing_left();
 }
-END_TEST
 
 static void assert_refused_for_memory(void)
 {
@@ -243,7 +235,7 @@ static void limit_address_space(rlim_t bytes_more)
 }
 
 /* Spins without memory fail. They never crash. */
-START_TEST(spins_without_memory_fail_and_work_again_later)
+TEST(spins_without_memory_fail_and_work_again_later)
 {
     if (is_checked())
         return; /* it needs more address space than is available */
@@ -270,21 +262,4 @@ START_TEST(spins_without_memory_fail_and_work_again_later)
     ck_assert_uint_eq(counted, n + 100);
     weft_error_clear();
     assert_nothing_left();
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_hundred_fibers_snooze_thousands_of_times_and_all_finish,
-        &no_sleeping_fiber_is_lost,
-        &many_resets_of_a_deadline_use_constant_memory_and_one_timer,
-        &a_hundred_scopes_can_be_cancelled_in_sequence,
-        &stacks_of_ended_fibers_free_their_memory,
-        &a_hundred_thousand_fibers_wait_with_guards_and_little_memory,
-        &ending_a_parent_takes_two_switches_per_child,
-        &many_fibers_in_batches_need_the_stacks_of_one_batch,
-        &spins_without_memory_fail_and_work_again_later,
-    };
-    return run_suite("stress", tests, COUNT_OF(tests));
 }

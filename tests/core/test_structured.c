@@ -2,7 +2,7 @@
  * Tests of combined features at the end of fibers: deferred calls, children, destructors, stops,
  * restarts, reused records, and the end of the process.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* Suspend, then sleep where cancellation has no effect. Return arg. */
 static weft_value suspend_then_shield(void *arg)
@@ -53,7 +53,7 @@ static weft_value await_and_mark(void *arg)
 }
 
 /* T36 */
-START_TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
+TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
 {
     weft_key key = weft_key_new(mark_arg);
     weft_fiber f = weft_spin(defer_set_and_spin, &key);
@@ -61,7 +61,6 @@ START_TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_
     ck_assert_int_eq(weft_await(awaiter), 1);
     ck_assert_trail("body second first child local awaiter ");
 }
-END_TEST
 
 /* One of five deferred calls: a letter, and whether it defers another call. */
 typedef struct deferred {
@@ -86,7 +85,7 @@ static weft_value defer_five(void *arg)
 }
 
 /* T37: each of five deferred calls may defer another call, in all combinations. */
-START_TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
+TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
 {
     for (unsigned mask = 0; mask < 32; mask++) {
         deferred d[5];
@@ -103,7 +102,6 @@ START_TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
         ck_assert_trail(expected);
     }
 }
-END_TEST
 
 static void spin_from_destructor(void *value)
 {
@@ -127,7 +125,7 @@ static weft_value park_ending_child(void *arg)
 }
 
 /* P14, P16, T105: including children spun by the cleanup, and children parked while they end */
-START_TEST(a_fiber_ends_only_after_its_children)
+TEST(a_fiber_ends_only_after_its_children)
 {
     weft_key key = weft_key_new(spin_from_destructor);
     ck_assert_int_eq(weft_await(weft_spin(set_local, &key)), 0);
@@ -136,7 +134,6 @@ START_TEST(a_fiber_ends_only_after_its_children)
     ck_assert_uint_eq(live_fibers(), 0);
     ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
 static weft_value spin_child_and_end(void *arg)
 {
@@ -150,7 +147,7 @@ static weft_value await_stored_fiber(void *arg)
 }
 
 /* P24: a fiber stopped with a value while its parent ends has that value in any case. */
-START_TEST(a_stop_during_shutdown_decides_the_value)
+TEST(a_stop_during_shutdown_decides_the_value)
 {
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_child_and_end, &child);
@@ -162,7 +159,6 @@ START_TEST(a_stop_during_shutdown_decides_the_value)
     ck_assert_int_eq(weft_await(waiter), 42);
     ck_assert_int_eq(weft_await(parent), 0);
 }
-END_TEST
 
 static weft_fiber youngest_child(void)
 {
@@ -173,7 +169,7 @@ static weft_fiber youngest_child(void)
 }
 
 /* T29, T30: whether a value is stored is decided when a fiber is created. */
-START_TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
+TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
 {
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
     ck_assert_int_eq(weft_go(return_arg, as_arg(4)), 0);
@@ -186,7 +182,6 @@ START_TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
     ck_assert_int_eq(weft_await(youngest_child()), 5);
     ck_assert_uint_eq(live_fibers(), 0);
 }
-END_TEST
 
 static weft_value return_first_value_or_message(void *arg)
 {
@@ -198,7 +193,7 @@ static weft_value return_first_value_or_message(void *arg)
 }
 
 /* P30, P31: a restart takes no value. The first schedule sets the first value. */
-START_TEST(a_restarted_fiber_has_an_empty_mailbox_and_a_new_first_value)
+TEST(a_restarted_fiber_has_an_empty_mailbox_and_a_new_first_value)
 {
     weft_fiber f = spin_waiting(return_first_value_or_message, NULL);
     for (weft_value first = 5; first < 8; first++) {
@@ -217,7 +212,6 @@ START_TEST(a_restarted_fiber_has_an_empty_mailbox_and_a_new_first_value)
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     ck_assert_int_eq(weft_await(f), 3);
 }
-END_TEST
 
 static weft_value spin_slow_child(void *arg)
 {
@@ -231,7 +225,7 @@ static weft_value restart_other(void *arg)
 }
 
 /* P30: restarting a fiber that ends with its parent fails. The restart does not wait forever. */
-START_TEST(a_restart_fails_when_the_parent_ends_during_it)
+TEST(a_restart_fails_when_the_parent_ends_during_it)
 {
     weft_fiber child = 0;
     weft_fiber parent = spin_waiting(spin_slow_child, &child);
@@ -241,7 +235,6 @@ START_TEST(a_restart_fails_when_the_parent_ends_during_it)
     ck_assert_int_eq(weft_state_of(child), WEFT_DEAD);
     ck_assert_int_eq(weft_await(restarter), ESRCH);
 }
-END_TEST
 
 static weft_value ignore_errors(void *arg)
 {
@@ -270,7 +263,7 @@ static weft_value mark_three_times(void *arg)
 }
 
 /* T45: errors that a fiber ignored do not affect the next fiber on its record. */
-START_TEST(a_fiber_on_a_reused_record_starts_clean)
+TEST(a_fiber_on_a_reused_record_starts_clean)
 {
     weft_fiber f = weft_spin(ignore_errors, NULL);
     weft_snooze();
@@ -281,7 +274,6 @@ START_TEST(a_fiber_on_a_reused_record_starts_clean)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("abx");
 }
-END_TEST
 
 static weft_value exit_with_3(void *arg)
 {
@@ -307,14 +299,13 @@ static int exit_while_main_awaits_its_children(void)
 }
 
 /* P33: main gets an error while it is abandoned. */
-START_TEST(exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for)
+TEST(exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for)
 {
     const outcome *o = run_apart(exit_while_main_awaits_its_children);
     ck_assert_int_eq(o->status, 3);
     assert_printed(o, "in the clean-up");
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 0);
 }
-END_TEST
 
 static weft_value print_at_end(void *arg)
 {
@@ -330,26 +321,7 @@ static int return_with_daemon(void)
 }
 
 /* T43: a daemon is cancelled like all fibers, and its cleanup runs. */
-START_TEST(a_daemon_is_ended_with_the_process)
+TEST(a_daemon_is_ended_with_the_process)
 {
     assert_exited(run_apart(return_with_daemon), 3, "ended");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters,
-    &a_call_deferred_by_a_deferred_call_runs_next_in_every_combination,
-    &a_fiber_ends_only_after_its_children,
-    &a_stop_during_shutdown_decides_the_value,
-    &values_are_stored_for_spun_fibers_and_not_for_detached_ones,
-    &a_restarted_fiber_has_an_empty_mailbox_and_a_new_first_value,
-    &a_restart_fails_when_the_parent_ends_during_it,
-    &a_fiber_on_a_reused_record_starts_clean,
-    &exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for,
-    &a_daemon_is_ended_with_the_process,
-};
-
-int main(void)
-{
-    return run_suite("structured", tests, COUNT_OF(tests));
 }

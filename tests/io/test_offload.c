@@ -1,5 +1,6 @@
 /* Tests of offloaded calls: their values and errors, and calls that are cancelled. */
 #include "io/offload_support.h"
+#include "support/suite.h"
 
 static weft_value store_thread(void *arg)
 {
@@ -8,7 +9,7 @@ static weft_value store_thread(void *arg)
 }
 
 /* P58 */
-START_TEST(a_call_runs_on_another_thread_and_returns_its_value)
+TEST(a_call_runs_on_another_thread_and_returns_its_value)
 {
     pthread_t thread = pthread_self();
     ck_assert_int_eq(weft_offload(store_thread, &thread), 42);
@@ -17,9 +18,8 @@ START_TEST(a_call_runs_on_another_thread_and_returns_its_value)
     ck_assert_int_eq(weft_offload(return_arg, as_arg(INTPTR_MAX)), INTPTR_MAX);
     ck_assert_int_eq(weft_offload(return_arg, as_arg(INTPTR_MIN + 1)), INTPTR_MIN + 1);
 }
-END_TEST
 
-START_TEST(other_fibers_run_while_a_fiber_waits_for_a_call)
+TEST(other_fibers_run_while_a_fiber_waits_for_a_call)
 {
     gated_call g;
     gated_call_init(&g, 7);
@@ -34,7 +34,6 @@ START_TEST(other_fibers_run_while_a_fiber_waits_for_a_call)
     ck_assert(g.has_ended);
     ck_assert_int_eq(g.next, 0);
 }
-END_TEST
 
 static weft_value fail_deeply(void *arg)
 {
@@ -43,7 +42,7 @@ static weft_value fail_deeply(void *arg)
 }
 
 /* P58 */
-START_TEST(an_error_is_returned_with_its_message_and_causes)
+TEST(an_error_is_returned_with_its_message_and_causes)
 {
     int number = 5;
     weft_set_name(weft_self(), "caller");
@@ -61,7 +60,6 @@ START_TEST(an_error_is_returned_with_its_message_and_causes)
     ck_assert_int_eq(weft_offload(fail_with, as_arg(-EPERM)), -EPERM);
     ck_assert_error(-EPERM, "broken");
 }
-END_TEST
 
 static weft_value handle_error(void *arg)
 {
@@ -72,12 +70,11 @@ static weft_value handle_error(void *arg)
     return was_set && weft_error() == NULL ? 1 : 0;
 }
 
-START_TEST(an_error_that_a_call_handles_is_not_returned)
+TEST(an_error_that_a_call_handles_is_not_returned)
 {
     ck_assert_int_eq(weft_offload(handle_error, NULL), 1);
     ck_assert_ptr_null(weft_error());
 }
-END_TEST
 
 static weft_value sleep_and_fail(void *arg)
 {
@@ -107,7 +104,7 @@ static weft_value spin_and_return(void *arg)
     return weft_spin(sleep_long, NULL) != 0 ? weft_sleep(0.0001) : -ENOMEM;
 }
 
-START_TEST(fibers_spun_by_a_call_end_with_it)
+TEST(fibers_spun_by_a_call_end_with_it)
 {
     ck_assert_int_eq(weft_offload(spin_and_return, NULL), 0);
     ck_assert(atomic_load(&has_child_ended));
@@ -115,9 +112,8 @@ START_TEST(fibers_spun_by_a_call_end_with_it)
         /* the worker no longer counts as a thread with fibers */
         ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
-START_TEST(a_call_may_wait_and_its_error_does_not_leak_into_the_next_call)
+TEST(a_call_may_wait_and_its_error_does_not_leak_into_the_next_call)
 {
     ck_assert_int_eq(weft_offload_set_limit(1), 0); /* one worker for all calls */
     for (int i = 0; i < 3; i++) {
@@ -128,10 +124,9 @@ START_TEST(a_call_may_wait_and_its_error_does_not_leak_into_the_next_call)
         ck_assert_ptr_null(weft_error());
     }
 }
-END_TEST
 
 /* P58 */
-START_TEST(a_cancelled_call_returns_immediately_and_its_late_value_is_discarded)
+TEST(a_cancelled_call_returns_immediately_and_its_late_value_is_discarded)
 {
     static gated_call g[100];
     for (int i = 0; i < 100; i++) {
@@ -152,7 +147,6 @@ START_TEST(a_cancelled_call_returns_immediately_and_its_late_value_is_discarded)
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(g[i].runs, 1);
 }
-END_TEST
 
 static weft_value offload_with_timeouts(void *arg)
 {
@@ -170,7 +164,7 @@ static weft_value offload_with_timeouts(void *arg)
     return 0;
 }
 
-START_TEST(calls_cancelled_at_random_times_do_not_mix_their_values)
+TEST(calls_cancelled_at_random_times_do_not_mix_their_values)
 {
     weft_value sums[20] = {0};
     weft_fiber f[20];
@@ -181,9 +175,8 @@ START_TEST(calls_cancelled_at_random_times_do_not_mix_their_values)
         ck_assert_int_ge(sums[i], 200 * 2 / 3);
     }
 }
-END_TEST
 
-START_TEST(a_deadline_and_an_interrupt_end_the_wait_too)
+TEST(a_deadline_and_an_interrupt_end_the_wait_too)
 {
     gated_call g;
     gated_call_init(&g, 1);
@@ -201,9 +194,8 @@ START_TEST(a_deadline_and_an_interrupt_end_the_wait_too)
     ck_assert_int_eq(g.next, 0);
     finish_abandoned_call(&g);
 }
-END_TEST
 
-START_TEST(a_call_cancelled_in_the_queue_never_runs)
+TEST(a_call_cancelled_in_the_queue_never_runs)
 {
     ck_assert_int_eq(weft_offload_set_limit(1), 0);
     gated_call busy, plain, kept_call;
@@ -225,10 +217,9 @@ START_TEST(a_call_cancelled_in_the_queue_never_runs)
     ck_assert_uint_eq(now.user.abandoned, 2);
     ck_assert_uint_eq(now.user.done, 1);
 }
-END_TEST
 
 /* T93 */
-START_TEST(a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_between)
+TEST(a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_between)
 {
     gated_call g;
     gated_call_init(&g, 42);
@@ -246,9 +237,8 @@ START_TEST(a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_betwe
     ck_assert_int_eq(g.next, -ECANCELED);
     ck_assert_int_eq(g.drops, 0);
 }
-END_TEST
 
-START_TEST(an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value)
+TEST(an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value)
 {
     ck_assert_int_eq(weft_offload_set_limit(1), 0);
     gated_call ended, running, queued, refused;
@@ -289,7 +279,6 @@ START_TEST(an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value
         weft_offload_with(NULL, &none, &(weft_offload_options){.drop = drop_gated_call}), -EINVAL);
     ck_assert_int_eq(none.drops, 1);
 }
-END_TEST
 
 typedef struct sum {
     int a, b, result;
@@ -312,7 +301,7 @@ static weft_value read_constant(void *arg)
     return strcmp(arg, "constant");
 }
 
-START_TEST(a_call_works_on_a_copy_which_is_copied_back)
+TEST(a_call_works_on_a_copy_which_is_copied_back)
 {
     sum s = {.a = 2, .b = 3};
     ck_assert_int_eq(weft_offload_copy(add_numbers, &s, sizeof s), 0);
@@ -326,7 +315,6 @@ START_TEST(a_call_works_on_a_copy_which_is_copied_back)
         ck_assert_int_eq(weft_offload_copy(add_numbers, &s, SIZE_MAX / 2), -ENOMEM);
     ck_assert_int_eq(weft_offload_copy(add_numbers, &s, SIZE_MAX), -ENOMEM);
 }
-END_TEST
 
 static void store_sum(void *arg)
 {
@@ -344,7 +332,7 @@ static weft_value offload_stack_copy(void *arg)
     return value;
 }
 
-START_TEST(an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written)
+TEST(an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written)
 {
     gated_call g;
     gated_call_init(&g, 0);
@@ -359,7 +347,6 @@ START_TEST(an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written)
     finish_abandoned_call(&g);
     ck_assert_int_eq(g.drops, 1);
 }
-END_TEST
 
 static weft_value post_arg(void *arg)
 {
@@ -373,7 +360,7 @@ static void *offload_from_thread(void *arg)
 }
 
 /* P58 */
-START_TEST(any_thread_can_offload_a_call_without_waiting)
+TEST(any_thread_can_offload_a_call_without_waiting)
 {
     sem_t happened;
     sem_init(&happened, 0, 0);
@@ -389,14 +376,13 @@ START_TEST(any_thread_can_offload_a_call_without_waiting)
     ck_assert_int_eq(weft_offload_go(NULL, NULL), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
 static weft_value wake_fiber(void *arg)
 {
     return weft_schedule(arg_id(arg), 9);
 }
 
-START_TEST(main_waits_for_a_detached_call_that_wakes_it)
+TEST(main_waits_for_a_detached_call_that_wakes_it)
 {
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(weft_offload_go(wake_fiber, id_arg(weft_self())), 0);
@@ -405,7 +391,6 @@ START_TEST(main_waits_for_a_detached_call_that_wakes_it)
     if (!is_sanitized()) /* TSan has its own threads, and more of them in a forked child */
         ck_assert_int_eq(weft_suspend(), 0); /* idle workers cannot wake a fiber */
 }
-END_TEST
 
 static int fail_detached_calls(void)
 {
@@ -420,14 +405,13 @@ static int fail_detached_calls(void)
     return 0;
 }
 
-START_TEST(the_first_error_of_a_detached_call_is_reported)
+TEST(the_first_error_of_a_detached_call_is_reported)
 {
     const outcome *o = run_apart(fail_detached_calls);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "weft_offload_go: the call has failed: ");
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
 }
-END_TEST
 
 static int return_during_a_call(void)
 {
@@ -439,14 +423,13 @@ static int return_during_a_call(void)
     return 7;
 }
 
-START_TEST(a_program_can_end_during_a_call)
+TEST(a_program_can_end_during_a_call)
 {
     assert_silent(run_apart(return_during_a_call), 7);
 }
-END_TEST
 
 /* A worker that looks for its next call counts as available. */
-START_TEST(consecutive_calls_use_one_worker)
+TEST(consecutive_calls_use_one_worker)
 {
     for (weft_value i = 0; i < 5000; i++)
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
@@ -454,32 +437,4 @@ START_TEST(consecutive_calls_use_one_worker)
     ck_assert_int_eq(weft_offload_stats(&counters), 0);
     ck_assert_uint_eq(counters.user.threads, 1);
     ck_assert_uint_eq(counters.user.done, 5000);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_call_runs_on_another_thread_and_returns_its_value,
-    &other_fibers_run_while_a_fiber_waits_for_a_call,
-    &an_error_is_returned_with_its_message_and_causes,
-    &an_error_that_a_call_handles_is_not_returned,
-    &fibers_spun_by_a_call_end_with_it,
-    &a_call_may_wait_and_its_error_does_not_leak_into_the_next_call,
-    &a_cancelled_call_returns_immediately_and_its_late_value_is_discarded,
-    &calls_cancelled_at_random_times_do_not_mix_their_values,
-    &a_deadline_and_an_interrupt_end_the_wait_too,
-    &a_call_cancelled_in_the_queue_never_runs,
-    &a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_between,
-    &an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value,
-    &a_call_works_on_a_copy_which_is_copied_back,
-    &an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written,
-    &any_thread_can_offload_a_call_without_waiting,
-    &main_waits_for_a_detached_call_that_wakes_it,
-    &the_first_error_of_a_detached_call_is_reported,
-    &consecutive_calls_use_one_worker,
-    &a_program_can_end_during_a_call,
-};
-
-int main(void)
-{
-    return run_suite("offload", tests, COUNT_OF(tests));
 }

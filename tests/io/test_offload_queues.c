@@ -3,6 +3,7 @@
 #include "support/result_support.h"
 
 #include "backend/workers/worker_queue.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -22,7 +23,7 @@ static weft_value offload_meeting(void *arg)
 }
 
 /* P58 */
-START_TEST(forty_calls_use_all_workers_of_a_limit_of_forty)
+TEST(forty_calls_use_all_workers_of_a_limit_of_forty)
 {
     weft_fiber f[40];
     pthread_barrier_init(&barrier, NULL, 40);
@@ -36,7 +37,6 @@ START_TEST(forty_calls_use_all_workers_of_a_limit_of_forty)
     ck_assert_uint_eq(now.user.threads, 40);
     ck_assert_uint_eq(now.user.done, 40);
 }
-END_TEST
 
 static atomic_int concurrent, concurrent_max;
 
@@ -55,7 +55,7 @@ static weft_value offload_counted(void *arg)
     return weft_offload(count_concurrent, arg);
 }
 
-START_TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
+TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
 {
     weft_fiber f[200];
     ck_assert_int_eq(weft_offload_set_limit(3), 0);
@@ -76,7 +76,6 @@ START_TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
     ck_assert_int_eq(weft_offload_set_limit(5000), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
 static weft_value offload_ten_times(void *arg)
 {
@@ -86,7 +85,7 @@ static weft_value offload_ten_times(void *arg)
     return 1;
 }
 
-START_TEST(a_thousand_fibers_make_ten_thousand_calls)
+TEST(a_thousand_fibers_make_ten_thousand_calls)
 {
     static weft_fiber f[1000];
     weft_value sum = 0;
@@ -100,7 +99,6 @@ START_TEST(a_thousand_fibers_make_ten_thousand_calls)
     ck_assert_uint_eq(now.user.done, 10000);
     ck_assert_uint_le(now.user.threads, WEFT__USER_WORKERS_DEFAULT);
 }
-END_TEST
 
 static void *run_fibers(void *arg)
 {
@@ -117,7 +115,7 @@ static void *run_fibers(void *arg)
     return as_arg(sum);
 }
 
-START_TEST(fibers_of_several_threads_offload_calls_at_once)
+TEST(fibers_of_several_threads_offload_calls_at_once)
 {
     pthread_t threads[4];
     static gated_call g[4][3];
@@ -138,7 +136,6 @@ START_TEST(fibers_of_several_threads_offload_calls_at_once)
     for (int i = 0; i < 12; i++)
         wait_sem(&g[i % 4][i / 4].dropped);
 }
-END_TEST
 
 static int blocking_pipe[2];
 
@@ -156,7 +153,7 @@ static weft_value offload_read(void *arg)
 
 #define CALLS (WEFT__USER_WORKERS_DEFAULT + 10)
 
-START_TEST(files_and_names_work_while_all_user_workers_are_busy)
+TEST(files_and_names_work_while_all_user_workers_are_busy)
 {
     static weft_fiber f[CALLS];
     char path[] = "/tmp/weft-offload-XXXXXX";
@@ -186,7 +183,6 @@ START_TEST(files_and_names_work_while_all_user_workers_are_busy)
     for (int i = 0; i < CALLS; i++)
         ck_assert_int_eq(weft_await(f[i]), 1);
 }
-END_TEST
 
 static char fifo[64];
 
@@ -198,7 +194,7 @@ static weft_value open_fifo(void *arg)
     return fd < 0 ? fd : weft_close(fd);
 }
 
-START_TEST(offloaded_calls_run_while_all_file_workers_are_busy)
+TEST(offloaded_calls_run_while_all_file_workers_are_busy)
 {
     static weft_fiber f[WEFT__FILES_WORKERS_MAX + 10];
     char folder[] = "/tmp/weft-offload-XXXXXX";
@@ -223,9 +219,8 @@ START_TEST(offloaded_calls_run_while_all_file_workers_are_busy)
     unlink(fifo);
     rmdir(folder);
 }
-END_TEST
 
-START_TEST(idle_workers_end)
+TEST(idle_workers_end)
 {
     weft__workers_set_idle_ns(1000000);
     weft_offload_counters now;
@@ -237,31 +232,13 @@ START_TEST(idle_workers_end)
         } while (now.user.threads > 0);
     }
 }
-END_TEST
 
 static int fill_offload_stats(void *out, size_t size)
 {
     return weft__offload_stats(out, size);
 }
 
-START_TEST(counters_for_programs_with_older_and_newer_headers_have_their_size)
+TEST(counters_for_programs_with_older_and_newer_headers_have_their_size)
 {
     assert_result_is_sized(sizeof(weft_offload_counters), fill_offload_stats);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &counters_for_programs_with_older_and_newer_headers_have_their_size,
-    &forty_calls_use_all_workers_of_a_limit_of_forty,
-    &calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once,
-    &a_thousand_fibers_make_ten_thousand_calls,
-    &fibers_of_several_threads_offload_calls_at_once,
-    &files_and_names_work_while_all_user_workers_are_busy,
-    &offloaded_calls_run_while_all_file_workers_are_busy,
-    &idle_workers_end,
-};
-
-int main(void)
-{
-    return run_suite("offload_queues", tests, COUNT_OF(tests));
 }

@@ -2,7 +2,7 @@
  * Events: remembered until one fiber has waited, set from any thread, for all waiters of a thread,
  * never lost.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -38,7 +38,7 @@ static void assert_is_clear(void)
 }
 
 /* P56 */
-START_TEST(a_signal_is_remembered_until_a_fiber_has_waited_for_it)
+TEST(a_signal_is_remembered_until_a_fiber_has_waited_for_it)
 {
     weft_spin(mark_and_return, "switched");
     ck_assert(!weft_event_is_set(&event));
@@ -48,19 +48,17 @@ START_TEST(a_signal_is_remembered_until_a_fiber_has_waited_for_it)
     ck_assert_trail("");
     assert_is_clear();
 }
-END_TEST
 
 /* P56 */
-START_TEST(several_signals_before_a_wait_are_one)
+TEST(several_signals_before_a_wait_are_one)
 {
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_event_set(&event), 0);
     ck_assert_int_eq(weft_event_wait(&event), 0);
     assert_is_clear();
 }
-END_TEST
 
-START_TEST(a_signal_can_be_cleared)
+TEST(a_signal_can_be_cleared)
 {
     weft_event_clear(&event);
     weft_event_set(&event);
@@ -71,9 +69,8 @@ START_TEST(a_signal_can_be_cleared)
     weft_event_set(&event);
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-START_TEST(setting_an_event_wakes_its_waiter_and_leaves_it_clear)
+TEST(setting_an_event_wakes_its_waiter_and_leaves_it_clear)
 {
     weft_fiber f = spin_event_waiter();
     ck_assert_int_eq(weft_event_set(&event), 0);
@@ -83,7 +80,6 @@ START_TEST(setting_an_event_wakes_its_waiter_and_leaves_it_clear)
     ck_assert(weft_event_is_set(&event)); /* the second signal is for the next wait */
     ck_assert_int_eq(weft_event_wait(&event), 0);
 }
-END_TEST
 
 /* Wait for the event, and mark the text. */
 static weft_value wait_and_mark(void *text)
@@ -104,7 +100,7 @@ static void spin_batch(weft_fiber *f, size_t n)
     let_run();
 }
 
-START_TEST(setting_an_event_wakes_all_waiters_in_order_and_leaves_it_clear)
+TEST(setting_an_event_wakes_all_waiters_in_order_and_leaves_it_clear)
 {
     weft_fiber f[5];
     spin_batch(f, 5);
@@ -115,10 +111,9 @@ START_TEST(setting_an_event_wakes_all_waiters_in_order_and_leaves_it_clear)
     ck_assert_trail("01234");
     assert_is_clear();
 }
-END_TEST
 
 /* The first waiter, one in the middle, the last one, and all of them. */
-START_TEST(waiters_that_leave_do_not_affect_the_others)
+TEST(waiters_that_leave_do_not_affect_the_others)
 {
     static const struct {
         size_t leaving[4], n;
@@ -142,7 +137,6 @@ START_TEST(waiters_that_leave_do_not_affect_the_others)
         ck_assert_trail(cases[i].woken != NULL ? cases[i].woken : "");
     }
 }
-END_TEST
 
 static sem_t is_waiting;
 
@@ -155,7 +149,7 @@ static void *wait_in_thread(void *arg)
     return as_arg(weft_await(f));
 }
 
-START_TEST(a_waiter_of_another_thread_is_refused)
+TEST(a_waiter_of_another_thread_is_refused)
 {
     sem_init(&is_waiting, 0, 0);
     pthread_t thread = start_thread(wait_in_thread, NULL);
@@ -166,10 +160,9 @@ START_TEST(a_waiter_of_another_thread_is_refused)
     ck_assert_ptr_null(join_thread(thread));
     assert_is_clear();
 }
-END_TEST
 
 /* P56 */
-START_TEST(a_cancelled_wait_leaves_the_signal_to_the_next)
+TEST(a_cancelled_wait_leaves_the_signal_to_the_next)
 {
     weft_fiber f = spin_event_waiter();
     weft_cancel(f);
@@ -181,10 +174,9 @@ START_TEST(a_cancelled_wait_leaves_the_signal_to_the_next)
         ck_assert_int_eq(weft_event_wait(&event), 0); /* a cancelled fiber gets it too */
     }
 }
-END_TEST
 
 /* P56 */
-START_TEST(a_waiter_cancelled_after_the_event_was_set_returns_as_set)
+TEST(a_waiter_cancelled_after_the_event_was_set_returns_as_set)
 {
     weft_fiber f = spin_event_waiter();
     weft_event_set(&event);
@@ -193,9 +185,8 @@ START_TEST(a_waiter_cancelled_after_the_event_was_set_returns_as_set)
     ck_assert_trail("w");
     assert_is_clear();
 }
-END_TEST
 
-START_TEST(a_wait_can_be_interrupted_fail_or_time_out)
+TEST(a_wait_can_be_interrupted_fail_or_time_out)
 {
     weft_fiber f = spin_event_waiter();
     ck_assert_int_eq(weft_interrupt(f, -7), 0);
@@ -213,9 +204,8 @@ START_TEST(a_wait_can_be_interrupted_fail_or_time_out)
     weft_event_set(&event);
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-START_TEST(a_fiber_stopped_before_it_ran_does_not_wait)
+TEST(a_fiber_stopped_before_it_ran_does_not_wait)
 {
     weft_fiber f = weft_spin(wait_and_mark_set, NULL);
     weft_stop(f, 2);
@@ -223,9 +213,8 @@ START_TEST(a_fiber_stopped_before_it_ran_does_not_wait)
     weft_event_set(&event);
     ck_assert(weft_event_is_set(&event));
 }
-END_TEST
 
-START_TEST(a_parked_fiber_gets_the_signal)
+TEST(a_parked_fiber_gets_the_signal)
 {
     weft_fiber f = spin_event_waiter();
     weft_park(f);
@@ -236,7 +225,6 @@ START_TEST(a_parked_fiber_gets_the_signal)
     weft_unpark(f);
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
 /* Written before the event is set, read after the wait. Only the event orders both. */
 static int data;
@@ -254,7 +242,7 @@ static void set_in_thread(void)
 }
 
 /* P56 */
-START_TEST(a_thread_without_fibers_sets_an_event_on_which_the_main_fiber_waits)
+TEST(a_thread_without_fibers_sets_an_event_on_which_the_main_fiber_waits)
 {
     for (int i = 0; i < 200; i++) {
         pthread_t thread = start_thread(set_and_count, &event); /* before or during the wait */
@@ -264,10 +252,9 @@ START_TEST(a_thread_without_fibers_sets_an_event_on_which_the_main_fiber_waits)
     }
     assert_is_clear();
 }
-END_TEST
 
 /* P56 */
-START_TEST(a_thread_without_fibers_sets_an_event_without_waiters)
+TEST(a_thread_without_fibers_sets_an_event_without_waiters)
 {
     set_in_thread();
     set_in_thread();
@@ -276,13 +263,12 @@ START_TEST(a_thread_without_fibers_sets_an_event_without_waiters)
     ck_assert_int_eq(data, 2);
     assert_is_clear();
 }
-END_TEST
 
 /*
  * In the tests up to the end of the process, the remote message of the other thread is in flight.
  */
 
-START_TEST(a_waiter_cancelled_while_the_remote_message_is_in_flight_returns_as_set)
+TEST(a_waiter_cancelled_while_the_remote_message_is_in_flight_returns_as_set)
 {
     weft_fiber f = spin_event_waiter();
     set_in_thread();
@@ -293,9 +279,8 @@ START_TEST(a_waiter_cancelled_while_the_remote_message_is_in_flight_returns_as_s
     ck_assert_trail("w");
     assert_is_clear();
 }
-END_TEST
 
-START_TEST(a_waiter_interrupted_while_the_remote_message_is_in_flight_returns_as_set)
+TEST(a_waiter_interrupted_while_the_remote_message_is_in_flight_returns_as_set)
 {
     weft_fiber f = spin_event_waiter();
     set_in_thread();
@@ -306,7 +291,6 @@ START_TEST(a_waiter_interrupted_while_the_remote_message_is_in_flight_returns_as
     ck_assert_int_eq(weft_await(f), 0);
     assert_is_clear();
 }
-END_TEST
 
 static weft_value wait_and_sleep(void *arg)
 {
@@ -316,7 +300,7 @@ static weft_value wait_and_sleep(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(an_error_raised_while_the_remote_message_is_in_flight_is_for_the_next_call)
+TEST(an_error_raised_while_the_remote_message_is_in_flight_is_for_the_next_call)
 {
     weft_fiber f = weft_spin(wait_and_sleep, NULL);
     let_run();
@@ -327,9 +311,8 @@ START_TEST(an_error_raised_while_the_remote_message_is_in_flight_is_for_the_next
     ck_assert_error(-EIO, "raised");
     ck_assert_trail("w");
 }
-END_TEST
 
-START_TEST(a_remote_message_wakes_its_batch_and_not_the_next_one)
+TEST(a_remote_message_wakes_its_batch_and_not_the_next_one)
 {
     weft_fiber f[3];
     spin_batch(f, 3);
@@ -347,9 +330,8 @@ START_TEST(a_remote_message_wakes_its_batch_and_not_the_next_one)
     ck_assert_int_eq(weft_await(g), 0);
     assert_is_clear();
 }
-END_TEST
 
-START_TEST(a_signal_after_one_in_flight_is_for_the_next_wait)
+TEST(a_signal_after_one_in_flight_is_for_the_next_wait)
 {
     weft_fiber f = spin_event_waiter();
     set_in_thread();
@@ -361,7 +343,6 @@ START_TEST(a_signal_after_one_in_flight_is_for_the_next_wait)
     ck_assert_int_eq(weft_await(g), 0);
     assert_is_clear();
 }
-END_TEST
 
 static weft_value set_and_exit(void *arg)
 {
@@ -398,12 +379,11 @@ static int end_while_a_fiber_waits_for_event(void)
     return 0;
 }
 
-START_TEST(the_process_may_end_while_the_remote_message_is_in_flight)
+TEST(the_process_may_end_while_the_remote_message_is_in_flight)
 {
     ck_assert_quiet(run_apart(wait_event_while_a_child_exits), 3);
     ck_assert_quiet(run_apart(end_while_a_fiber_waits_for_event), 0);
 }
-END_TEST
 
 /* In the remaining tests, threads run concurrently. */
 
@@ -418,7 +398,7 @@ static void *set_when_posted(void *arg)
     return NULL;
 }
 
-START_TEST(ten_thousand_signals_of_a_thread_without_fibers_arrive_one_by_one)
+TEST(ten_thousand_signals_of_a_thread_without_fibers_arrive_one_by_one)
 {
     int n = 10000;
     sem_init(&set_requests, 0, 0);
@@ -431,7 +411,6 @@ START_TEST(ten_thousand_signals_of_a_thread_without_fibers_arrive_one_by_one)
     ck_assert_ptr_null(join_thread(thread));
     assert_is_clear();
 }
-END_TEST
 
 static weft_event ping;
 
@@ -444,7 +423,7 @@ static void *answer_pings(void *arg)
     return NULL;
 }
 
-START_TEST(two_threads_with_fibers_signal_each_other_in_turn)
+TEST(two_threads_with_fibers_signal_each_other_in_turn)
 {
     int n = 10000;
     pthread_t thread = start_thread(answer_pings, &n);
@@ -455,7 +434,6 @@ START_TEST(two_threads_with_fibers_signal_each_other_in_turn)
     }
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static atomic_int sent;
 
@@ -468,7 +446,7 @@ static void *set_many(void *arg)
     return NULL;
 }
 
-START_TEST(the_last_signal_of_many_threads_is_not_lost)
+TEST(the_last_signal_of_many_threads_is_not_lost)
 {
     int n = 3000;
     pthread_t threads[4];
@@ -479,7 +457,6 @@ START_TEST(the_last_signal_of_many_threads_is_not_lost)
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         ck_assert_ptr_null(join_thread(threads[i]));
 }
-END_TEST
 
 static atomic_bool has_set_again;
 
@@ -493,7 +470,7 @@ static void *set_again(void *arg)
     return NULL;
 }
 
-START_TEST(data_written_before_setting_a_set_event_is_visible_to_the_waiter)
+TEST(data_written_before_setting_a_set_event_is_visible_to_the_waiter)
 {
     pthread_t thread = start_thread(set_again, &event);
     weft_event_set(&event);
@@ -503,7 +480,6 @@ START_TEST(data_written_before_setting_a_set_event_is_visible_to_the_waiter)
     ck_assert_int_eq(data, 1);
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static _Atomic(weft_event *) new_event;
 
@@ -518,7 +494,7 @@ static void *set_new_events(void *arg)
     return NULL;
 }
 
-START_TEST(an_event_may_be_freed_as_soon_as_the_wait_is_over)
+TEST(an_event_may_be_freed_as_soon_as_the_wait_is_over)
 {
     int n = 2000;
     pthread_t thread = start_thread(set_new_events, &n);
@@ -530,7 +506,6 @@ START_TEST(an_event_may_be_freed_as_soon_as_the_wait_is_over)
     }
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static atomic_int sets_allowed; /* how many times the other thread may set the event */
 
@@ -587,19 +562,17 @@ static void interrupt_fiber(weft_fiber f)
     weft_interrupt(f, -EINTR);
 }
 
-START_TEST(a_cancel_that_races_with_a_signal_loses_nothing)
+TEST(a_cancel_that_races_with_a_signal_loses_nothing)
 {
     race_with_set(cancel_fiber, -ECANCELED);
 }
-END_TEST
 
-START_TEST(an_interrupt_that_races_with_a_signal_loses_nothing)
+TEST(an_interrupt_that_races_with_a_signal_loses_nothing)
 {
     race_with_set(interrupt_fiber, -EINTR);
 }
-END_TEST
 
-START_TEST(a_timeout_that_races_with_a_signal_loses_nothing)
+TEST(a_timeout_that_races_with_a_signal_loses_nothing)
 {
     int n = 500;
     sem_init(&set_requests, 0, 0);
@@ -619,7 +592,6 @@ START_TEST(a_timeout_that_races_with_a_signal_loses_nothing)
     }
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 /*
  * A broadcast: threads publish rounds and set the event. Fibers wait until they have seen the last
@@ -679,12 +651,11 @@ static void race_with_broadcasts(size_t threads_count)
         ck_assert_ptr_null(join_thread(threads[i]));
 }
 
-START_TEST(no_wake_up_of_many_waiters_is_lost_while_threads_set_the_event)
+TEST(no_wake_up_of_many_waiters_is_lost_while_threads_set_the_event)
 {
     race_with_broadcasts(1);
     race_with_broadcasts(4);
 }
-END_TEST
 
 /* In each round, a thread sets the event once while fibers wait. Each wait returns once. */
 static weft_value count_rounds(void *arg)
@@ -699,7 +670,7 @@ static weft_value count_rounds(void *arg)
     return 0;
 }
 
-START_TEST(each_set_by_a_thread_wakes_each_waiter_exactly_once)
+TEST(each_set_by_a_thread_wakes_each_waiter_exactly_once)
 {
     int n = 2000;
     size_t seen[8] = {0};
@@ -722,7 +693,6 @@ START_TEST(each_set_by_a_thread_wakes_each_waiter_exactly_once)
         weft_stop(f[i], 0);
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
 }
-END_TEST
 
 static weft_value wait_for_arg_event(void *arg)
 {
@@ -737,7 +707,7 @@ static void *end_while_a_fiber_waits(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_that_ends_leaves_the_signal_to_others)
+TEST(a_thread_that_ends_leaves_the_signal_to_others)
 {
     sem_init(&is_waiting, 0, 0);
     for (int i = 0; i < 200; i++) {
@@ -748,44 +718,4 @@ START_TEST(a_thread_that_ends_leaves_the_signal_to_others)
         weft_event_clear(&event);
         assert_is_clear();
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_signal_is_remembered_until_a_fiber_has_waited_for_it,
-    &several_signals_before_a_wait_are_one,
-    &a_signal_can_be_cleared,
-    &setting_an_event_wakes_its_waiter_and_leaves_it_clear,
-    &setting_an_event_wakes_all_waiters_in_order_and_leaves_it_clear,
-    &waiters_that_leave_do_not_affect_the_others,
-    &a_waiter_of_another_thread_is_refused,
-    &a_cancelled_wait_leaves_the_signal_to_the_next,
-    &a_waiter_cancelled_after_the_event_was_set_returns_as_set,
-    &a_wait_can_be_interrupted_fail_or_time_out,
-    &a_fiber_stopped_before_it_ran_does_not_wait,
-    &a_parked_fiber_gets_the_signal,
-    &a_thread_without_fibers_sets_an_event_on_which_the_main_fiber_waits,
-    &a_thread_without_fibers_sets_an_event_without_waiters,
-    &a_waiter_cancelled_while_the_remote_message_is_in_flight_returns_as_set,
-    &a_waiter_interrupted_while_the_remote_message_is_in_flight_returns_as_set,
-    &an_error_raised_while_the_remote_message_is_in_flight_is_for_the_next_call,
-    &a_remote_message_wakes_its_batch_and_not_the_next_one,
-    &a_signal_after_one_in_flight_is_for_the_next_wait,
-    &the_process_may_end_while_the_remote_message_is_in_flight,
-    &ten_thousand_signals_of_a_thread_without_fibers_arrive_one_by_one,
-    &two_threads_with_fibers_signal_each_other_in_turn,
-    &the_last_signal_of_many_threads_is_not_lost,
-    &data_written_before_setting_a_set_event_is_visible_to_the_waiter,
-    &an_event_may_be_freed_as_soon_as_the_wait_is_over,
-    &a_cancel_that_races_with_a_signal_loses_nothing,
-    &an_interrupt_that_races_with_a_signal_loses_nothing,
-    &a_timeout_that_races_with_a_signal_loses_nothing,
-    &no_wake_up_of_many_waiters_is_lost_while_threads_set_the_event,
-    &each_set_by_a_thread_wakes_each_waiter_exactly_once,
-    &a_thread_that_ends_leaves_the_signal_to_others,
-};
-
-int main(void)
-{
-    return run_suite("event", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Select: the first of several events of channels, queues, fibers, mailboxes and times. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 
@@ -59,7 +59,7 @@ static weft_value send_value(void *arg)
 
 /* One clause. */
 
-START_TEST(a_ready_clause_is_chosen_without_a_switch)
+TEST(a_ready_clause_is_chosen_without_a_switch)
 {
     weft_chan *full = chan_of_one(1), *empty = weft_chan_new(1);
     weft_queue *queue = weft_queue_new(0);
@@ -93,9 +93,8 @@ START_TEST(a_ready_clause_is_chosen_without_a_switch)
     weft_chan_free(full);
     weft_chan_free(empty);
 }
-END_TEST
 
-START_TEST(a_select_waits_for_a_receive)
+TEST(a_select_waits_for_a_receive)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         weft_chan *chan = weft_chan_new(cap);
@@ -109,9 +108,8 @@ START_TEST(a_select_waits_for_a_receive)
         weft_chan_free(chan);
     }
 }
-END_TEST
 
-START_TEST(a_select_waits_for_a_send)
+TEST(a_select_waits_for_a_send)
 {
     weft_chan *chan = weft_chan_new(0), *full = chan_of_one(1);
     select_call j = {{weft_clause_send(chan, 7)}, 1}, k = {{weft_clause_send(full, 8)}, 1};
@@ -126,9 +124,8 @@ START_TEST(a_select_waits_for_a_send)
     weft_chan_free(chan);
     weft_chan_free(full);
 }
-END_TEST
 
-START_TEST(a_select_waits_for_a_value_in_a_queue)
+TEST(a_select_waits_for_a_value_in_a_queue)
 {
     weft_queue *queue = weft_queue_new(0);
     select_call j = {{weft_clause_shift(queue)}, 1};
@@ -140,9 +137,8 @@ START_TEST(a_select_waits_for_a_value_in_a_queue)
     ck_assert_uint_eq(weft_queue_count(queue), 1);
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(a_select_waits_for_the_end_of_a_fiber)
+TEST(a_select_waits_for_the_end_of_a_fiber)
 {
     weft_fiber target = spin_suspended();
     select_call j = {{weft_clause_ended(target)}, 1};
@@ -152,9 +148,8 @@ START_TEST(a_select_waits_for_the_end_of_a_fiber)
     ck_assert_int_eq(j.c[0].value, 7);
     ck_assert_int_eq(weft_await(target), -ESRCH);
 }
-END_TEST
 
-START_TEST(a_select_waits_for_a_message)
+TEST(a_select_waits_for_a_message)
 {
     select_call j = {{weft_clause_message()}, 1};
     weft_fiber f = spin_select(&j);
@@ -162,9 +157,8 @@ START_TEST(a_select_waits_for_a_message)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(j.c[0].value, 7);
 }
-END_TEST
 
-START_TEST(a_select_waits_for_the_earliest_time)
+TEST(a_select_waits_for_the_earliest_time)
 {
     double begin = weft_now();
     weft_clause c[] = {weft_clause_time(INFINITY), weft_clause_time(5), weft_clause_time(0.002),
@@ -179,7 +173,6 @@ START_TEST(a_select_waits_for_the_earliest_time)
         ck_assert_int_eq(weft_select(falling, 4), 3);
     }
 }
-END_TEST
 
 typedef struct point {
     int x, y, z;
@@ -187,7 +180,7 @@ typedef struct point {
 
 WEFT_CHAN_OF(points, point);
 
-START_TEST(items_of_any_size_are_sent_and_received)
+TEST(items_of_any_size_are_sent_and_received)
 {
     points *ps = points_new(1);
     weft_chan *chan = points_chan(ps);
@@ -216,7 +209,6 @@ START_TEST(items_of_any_size_are_sent_and_received)
     ck_assert_int_eq(out.z, 3);
     points_free(ps);
 }
-END_TEST
 
 /* Several clauses. */
 
@@ -287,7 +279,7 @@ static void complete_clause(const mixture *m, weft_fiber f, int which)
     }
 }
 
-START_TEST(clauses_that_lose_have_no_effect)
+TEST(clauses_that_lose_have_no_effect)
 {
     static const struct {
         int which;
@@ -303,9 +295,8 @@ START_TEST(clauses_that_lose_have_no_effect)
         free_mixture(&m);
     }
 }
-END_TEST
 
-START_TEST(values_and_senders_of_losing_clauses_stay_where_they_are)
+TEST(values_and_senders_of_losing_clauses_stay_where_they_are)
 {
     weft_chan *a = chan_of_one(1), *b = weft_chan_new(0);
     send_order o = {b, 2};
@@ -334,9 +325,8 @@ START_TEST(values_and_senders_of_losing_clauses_stay_where_they_are)
     weft_chan_free(a);
     weft_chan_free(b);
 }
-END_TEST
 
-START_TEST(the_timer_of_a_losing_clause_is_disarmed)
+TEST(the_timer_of_a_losing_clause_is_disarmed)
 {
     weft_chan *chan = weft_chan_new(0);
     select_call j = {{weft_clause_time(1000), weft_clause_recv(chan)}, 2};
@@ -347,9 +337,8 @@ START_TEST(the_timer_of_a_losing_clause_is_disarmed)
     ck_assert_int_eq(weft_await(f), 1);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_time_clause_wins_if_no_other_is_ready)
+TEST(a_time_clause_wins_if_no_other_is_ready)
 {
     mixture m;
     weft_fiber f = spin_mixture(&m);
@@ -365,12 +354,11 @@ START_TEST(a_time_clause_wins_if_no_other_is_ready)
     assert_losers_unchanged(&m, -1);
     free_mixture(&m);
 }
-END_TEST
 
 /* Fibers that end. */
 
 /* P37 */
-START_TEST(the_clause_of_an_ended_fiber_is_ready)
+TEST(the_clause_of_an_ended_fiber_is_ready)
 {
     weft_fiber alive = spin_suspended(), dead = weft_spin(return_arg, as_arg(7));
     let_run();
@@ -381,7 +369,6 @@ START_TEST(the_clause_of_an_ended_fiber_is_ready)
     weft_schedule(alive, 8);
     ck_assert_int_eq(weft_await(alive), 8);
 }
-END_TEST
 
 static weft_value fail_when_scheduled(void *arg)
 {
@@ -390,7 +377,7 @@ static weft_value fail_when_scheduled(void *arg)
 }
 
 /* P37 */
-START_TEST(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent)
+TEST(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
         weft_fiber f = weft_spin(fail_when_scheduled, as_arg(-EIO));
@@ -408,10 +395,9 @@ START_TEST(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
-END_TEST
 
 /* P37 */
-START_TEST(a_fiber_that_is_stopped_ends_too)
+TEST(a_fiber_that_is_stopped_ends_too)
 {
     weft_fiber f = spin_suspended(), g = spin_suspended();
     select_call j = {{weft_clause_ended(f), weft_clause_ended(g)}, 2};
@@ -421,9 +407,8 @@ START_TEST(a_fiber_that_is_stopped_ends_too)
     ck_assert_int_eq(j.c[1].value, 9);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
-START_TEST(fibers_that_end_in_one_tick_are_reported_once_each)
+TEST(fibers_that_end_in_one_tick_are_reported_once_each)
 {
     weft_fiber f = spin_suspended(), g = spin_suspended();
     weft_schedule(f, 1);
@@ -437,9 +422,8 @@ START_TEST(fibers_that_end_in_one_tick_are_reported_once_each)
     ck_assert_int_eq(weft_await(g), 2);
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
-START_TEST(select_and_await_get_the_same_value)
+TEST(select_and_await_get_the_same_value)
 {
     weft_fiber f = spin_suspended();
     select_call j = {{weft_clause_ended(f), weft_clause_time(INFINITY)}, 2};
@@ -452,11 +436,10 @@ START_TEST(select_and_await_get_the_same_value)
     ck_assert_int_eq(weft_await(a), 6);
     ck_assert_int_eq(weft_await(b), 6);
 }
-END_TEST
 
 /* Closed channels. */
 
-START_TEST(a_clause_of_a_closed_channel_is_ready_at_once)
+TEST(a_clause_of_a_closed_channel_is_ready_at_once)
 {
     weft_chan *chan = chan_of_one(1);
     weft_queue *queue = weft_queue_new(0);
@@ -476,9 +459,8 @@ START_TEST(a_clause_of_a_closed_channel_is_ready_at_once)
     weft_queue_free(queue);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(closing_or_freeing_a_channel_ends_a_waiting_select)
+TEST(closing_or_freeing_a_channel_ends_a_waiting_select)
 {
     for (int is_freed = 0; is_freed < 2; is_freed++) {
         weft_chan *in = weft_chan_new(1), *out = weft_chan_new(0);
@@ -510,11 +492,10 @@ START_TEST(closing_or_freeing_a_channel_ends_a_waiting_select)
         }
     }
 }
-END_TEST
 
 /* One channel in several clauses. */
 
-START_TEST(the_same_channel_may_be_in_two_clauses)
+TEST(the_same_channel_may_be_in_two_clauses)
 {
     weft_chan *chan = weft_chan_new(0);
     select_call j = {{weft_clause_recv(chan), weft_clause_recv(chan), weft_clause_recv(chan)}, 3};
@@ -534,9 +515,8 @@ START_TEST(the_same_channel_may_be_in_two_clauses)
     ck_assert_int_eq(got, i + 1);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_send_and_a_receive_of_one_select_do_not_meet)
+TEST(a_send_and_a_receive_of_one_select_do_not_meet)
 {
     weft_chan *chan = weft_chan_new(0);
     select_call j = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
@@ -554,11 +534,10 @@ START_TEST(a_send_and_a_receive_of_one_select_do_not_meet)
     ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Cancelled and interrupted selects. */
 
-START_TEST(a_ready_clause_is_chosen_even_in_a_cancelled_fiber)
+TEST(a_ready_clause_is_chosen_even_in_a_cancelled_fiber)
 {
     weft_chan *full = chan_of_one(7), *empty = weft_chan_new(0);
     WEFT_MOVE_ON_AFTER(0) {
@@ -574,9 +553,8 @@ START_TEST(a_ready_clause_is_chosen_even_in_a_cancelled_fiber)
     weft_chan_free(full);
     weft_chan_free(empty);
 }
-END_TEST
 
-START_TEST(an_interrupted_select_leaves_all_wait_queues)
+TEST(an_interrupted_select_leaves_all_wait_queues)
 {
     for (int disturbance = 0; disturbance < 4; disturbance++) {
         mixture m;
@@ -604,9 +582,8 @@ START_TEST(an_interrupted_select_leaves_all_wait_queues)
         free_mixture(&m);
     }
 }
-END_TEST
 
-START_TEST(the_deadline_of_a_scope_ends_a_select)
+TEST(the_deadline_of_a_scope_ends_a_select)
 {
     weft_chan *chan = weft_chan_new(0);
     int rc;
@@ -619,7 +596,6 @@ START_TEST(the_deadline_of_a_scope_ends_a_select)
     ck_assert_uint_eq(timers_armed(), 0);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Select, then store the result of the next call. */
 static weft_value select_and_sleep(void *arg)
@@ -630,7 +606,7 @@ static weft_value select_and_sleep(void *arg)
     return rc;
 }
 
-START_TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
+TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
 {
     weft_chan *chan = weft_chan_new(0);
     select_call j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
@@ -644,9 +620,8 @@ START_TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
     ck_assert_int_eq(j.c[11].value, -EIO);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_select_that_fails_first_has_no_effect)
+TEST(a_select_that_fails_first_has_no_effect)
 {
     weft_chan *chan = weft_chan_new(0);
     select_call j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
@@ -659,11 +634,10 @@ START_TEST(a_select_that_fails_first_has_no_effect)
     ck_assert_int_eq(j.c[11].value, 0);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Without waiting. */
 
-START_TEST(try_select_never_waits)
+TEST(try_select_never_waits)
 {
     weft_chan *full = chan_of_one(7), *empty = weft_chan_new(0);
     weft_fiber alive = spin_suspended();
@@ -685,9 +659,8 @@ START_TEST(try_select_never_waits)
     weft_chan_free(full);
     weft_chan_free(empty);
 }
-END_TEST
 
-START_TEST(clauses_that_are_never_ready_are_ignored)
+TEST(clauses_that_are_never_ready_are_ignored)
 {
     weft_clause c[3] = {{0}};
     ck_assert_int_eq(weft_select(c, 3), -EINVAL);
@@ -699,7 +672,6 @@ START_TEST(clauses_that_are_never_ready_are_ignored)
     ck_assert_int_eq(weft_await(f), 1);
     weft_chan_free(chan);
 }
-END_TEST
 
 static void *store_id_of_thread(void *arg)
 {
@@ -722,7 +694,7 @@ static weft_value select_parent(void *arg)
     return weft_select(c, 2) == -EDEADLK;
 }
 
-START_TEST(an_invalid_clause_is_refused_without_any_effect)
+TEST(an_invalid_clause_is_refused_without_any_effect)
 {
     weft_chan *chan = chan_of_one(7);
     points *ps = points_new(1);
@@ -763,15 +735,13 @@ START_TEST(an_invalid_clause_is_refused_without_any_effect)
     points_free(ps);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(the_error_message_names_the_invalid_clause)
+TEST(the_error_message_names_the_invalid_clause)
 {
     weft_clause c[] = {weft_clause_time(1), weft_clause_time(-1)};
     ck_assert_int_eq(weft_select(c, 2), -EINVAL);
     ck_assert_error(-EINVAL, "weft_select: clause 1: seconds is negative or NaN");
 }
-END_TEST
 
 static int select_in_deadlock(void)
 {
@@ -785,49 +755,9 @@ static int select_in_deadlock(void)
 }
 
 /* P80 */
-START_TEST(a_select_that_no_event_can_end_is_reported)
+TEST(a_select_that_no_event_can_end_is_reported)
 {
     const outcome *o = run_apart(select_in_deadlock);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "a select");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_ready_clause_is_chosen_without_a_switch,
-    &a_select_waits_for_a_receive,
-    &a_select_waits_for_a_send,
-    &a_select_waits_for_a_value_in_a_queue,
-    &a_select_waits_for_the_end_of_a_fiber,
-    &a_select_waits_for_a_message,
-    &a_select_waits_for_the_earliest_time,
-    &items_of_any_size_are_sent_and_received,
-    &clauses_that_lose_have_no_effect,
-    &values_and_senders_of_losing_clauses_stay_where_they_are,
-    &the_timer_of_a_losing_clause_is_disarmed,
-    &a_time_clause_wins_if_no_other_is_ready,
-    &the_clause_of_an_ended_fiber_is_ready,
-    &the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent,
-    &a_fiber_that_is_stopped_ends_too,
-    &fibers_that_end_in_one_tick_are_reported_once_each,
-    &select_and_await_get_the_same_value,
-    &a_clause_of_a_closed_channel_is_ready_at_once,
-    &closing_or_freeing_a_channel_ends_a_waiting_select,
-    &the_same_channel_may_be_in_two_clauses,
-    &a_send_and_a_receive_of_one_select_do_not_meet,
-    &a_ready_clause_is_chosen_even_in_a_cancelled_fiber,
-    &an_interrupted_select_leaves_all_wait_queues,
-    &the_deadline_of_a_scope_ends_a_select,
-    &an_error_raised_after_a_clause_has_won_fails_the_next_call,
-    &a_select_that_fails_first_has_no_effect,
-    &try_select_never_waits,
-    &clauses_that_are_never_ready_are_ignored,
-    &an_invalid_clause_is_refused_without_any_effect,
-    &the_error_message_names_the_invalid_clause,
-    &a_select_that_no_event_can_end_is_reported,
-};
-
-int main(void)
-{
-    return run_suite("select", tests, COUNT_OF(tests));
 }

@@ -2,7 +2,7 @@
  * Fairness of select: equal chances of clauses, selects on both sides of a channel, and many fibers
  * with cancels.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* Return a full channel with this one value. */
 static weft_chan *chan_of_one(weft_value value)
@@ -23,7 +23,7 @@ static void assert_fair(const int *wins, size_t n, int rounds)
     }
 }
 
-START_TEST(ready_clauses_have_equal_chances)
+TEST(ready_clauses_have_equal_chances)
 {
     enum { ROUNDS = 10000, CLAUSES_MAX = 10 };
     weft_chan *chans[CLAUSES_MAX];
@@ -45,9 +45,8 @@ START_TEST(ready_clauses_have_equal_chances)
     for (int i = 0; i < CLAUSES_MAX; i++)
         weft_chan_free(chans[i]);
 }
-END_TEST
 
-START_TEST(clauses_that_are_not_ready_do_not_change_the_chances_of_the_others)
+TEST(clauses_that_are_not_ready_do_not_change_the_chances_of_the_others)
 {
     enum { ROUNDS = 10000 };
     weft_chan *full = chan_of_one(1), *empty = weft_chan_new(0);
@@ -66,9 +65,8 @@ START_TEST(clauses_that_are_not_ready_do_not_change_the_chances_of_the_others)
     weft_chan_free(full);
     weft_chan_free(empty);
 }
-END_TEST
 
-START_TEST(equal_times_have_equal_chances)
+TEST(equal_times_have_equal_chances)
 {
     enum { ROUNDS = 3000 };
     int wins[3] = {0};
@@ -81,7 +79,6 @@ START_TEST(equal_times_have_equal_chances)
     }
     assert_fair(wins, 3, ROUNDS);
 }
-END_TEST
 
 /* Sellers and buyers that select on two channels. */
 typedef struct market {
@@ -130,7 +127,7 @@ static weft_value receive_on_either(void *arg)
     }
 }
 
-START_TEST(many_fibers_that_select_on_both_sides_share_evenly)
+TEST(many_fibers_that_select_on_both_sides_share_evenly)
 {
     for (size_t cap = 0; cap < 3; cap += 2) {
         market m = {.chans = {weft_chan_new(cap), weft_chan_new(cap)}, .total = 20000};
@@ -150,7 +147,6 @@ START_TEST(many_fibers_that_select_on_both_sides_share_evenly)
         weft_chan_free(m.chans[1]);
     }
 }
-END_TEST
 
 /* Selects on both sides of a channel. */
 
@@ -182,7 +178,7 @@ static weft_value echo_by_select(void *arg)
     }
 }
 
-START_TEST(selects_on_both_sides_of_a_channel_meet_every_time)
+TEST(selects_on_both_sides_of_a_channel_meet_every_time)
 {
     pipe_pair p = {weft_chan_new(0), weft_chan_new(0)};
     weft_fiber echo = weft_spin(echo_by_select, &p);
@@ -209,7 +205,6 @@ START_TEST(selects_on_both_sides_of_a_channel_meet_every_time)
     weft_chan_free(p.there);
     weft_chan_free(p.back);
 }
-END_TEST
 
 typedef struct swapper {
     weft_chan *chan;
@@ -239,7 +234,7 @@ static weft_value swap_often(void *arg)
     return 0;
 }
 
-START_TEST(selects_in_both_directions_on_one_channel_pair_up)
+TEST(selects_in_both_directions_on_one_channel_pair_up)
 {
     weft_chan *chan = weft_chan_new(0);
     swapper s[] = {{chan, 1000000, 0, 0, 0, 0}, {chan, 2000000, 0, 0, 0, 0}};
@@ -251,7 +246,6 @@ START_TEST(selects_in_both_directions_on_one_channel_pair_up)
     ck_assert_int_eq(s[1].sum_sent, s[0].sum_received);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Many fibers. */
 
@@ -340,7 +334,7 @@ static void disturb_fibers(load *w, weft_fiber *f)
     weft_snooze();
 }
 
-START_TEST(with_many_cancelled_fibers_no_value_is_lost_or_duplicated)
+TEST(with_many_cancelled_fibers_no_value_is_lost_or_duplicated)
 {
     for (unsigned seed = 1; seed <= 3; seed++) {
         static load w;
@@ -362,20 +356,4 @@ START_TEST(with_many_cancelled_fibers_no_value_is_lost_or_duplicated)
         for (int i = 0; i < LOAD_CHANS; i++)
             weft_chan_free(w.chans[i]);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &ready_clauses_have_equal_chances,
-    &clauses_that_are_not_ready_do_not_change_the_chances_of_the_others,
-    &equal_times_have_equal_chances,
-    &many_fibers_that_select_on_both_sides_share_evenly,
-    &selects_on_both_sides_of_a_channel_meet_every_time,
-    &selects_in_both_directions_on_one_channel_pair_up,
-    &with_many_cancelled_fibers_no_value_is_lost_or_duplicated,
-};
-
-int main(void)
-{
-    return run_suite("select_fairness", tests, COUNT_OF(tests));
 }

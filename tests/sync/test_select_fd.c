@@ -1,5 +1,5 @@
 /* Select among descriptors, alone and together with clauses on fibers and channels. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -110,7 +110,7 @@ static void drain_readable(int fd)
         ck_assert_int_gt(weft_read(fd, data, sizeof data), 0);
 }
 
-START_TEST(a_ready_descriptor_is_chosen_without_a_switch)
+TEST(a_ready_descriptor_is_chosen_without_a_switch)
 {
     pair p = create_pipe(), s = create_sockets();
     write_x(p.fd[1]);
@@ -128,9 +128,8 @@ START_TEST(a_ready_descriptor_is_chosen_without_a_switch)
     close_fd_pair(p.fd);
     close_fd_pair(s.fd);
 }
-END_TEST
 
-START_TEST(a_select_waits_until_a_descriptor_is_readable_writable_or_hung_up)
+TEST(a_select_waits_until_a_descriptor_is_readable_writable_or_hung_up)
 {
     pair p = create_pipe(), q = create_pipe(), r = create_pipe();
     fill_writable(q.fd[1]);
@@ -154,9 +153,8 @@ START_TEST(a_select_waits_until_a_descriptor_is_readable_writable_or_hung_up)
     weft_close(r.fd[0]);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(an_invalid_descriptor_is_chosen_with_the_error_as_value)
+TEST(an_invalid_descriptor_is_chosen_with_the_error_as_value)
 {
     pair p = create_pipe();
     close_fd_pair(p.fd);
@@ -174,9 +172,8 @@ START_TEST(an_invalid_descriptor_is_chosen_with_the_error_as_value)
     close(file);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(closing_the_descriptor_ends_every_select_on_it)
+TEST(closing_the_descriptor_ends_every_select_on_it)
 {
     pair p = create_sockets(), q = create_pipe();
     weft_chan *chan = weft_chan_new(0);
@@ -199,9 +196,8 @@ START_TEST(closing_the_descriptor_ends_every_select_on_it)
     weft_chan_free(chan);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_ready_channel_wins_over_an_idle_descriptor_without_a_switch)
+TEST(a_ready_channel_wins_over_an_idle_descriptor_without_a_switch)
 {
     enum { ROUNDS = 10000 };
     pair p = create_pipe();
@@ -219,7 +215,6 @@ START_TEST(a_ready_channel_wins_over_an_idle_descriptor_without_a_switch)
     weft_chan_free(chan);
     assert_nothing_pending();
 }
-END_TEST
 
 /* A channel, and the number of values to send. */
 typedef struct send_order {
@@ -255,7 +250,7 @@ static size_t bytes_allocated(void)
     return is_sanitized() ? 0 : mallinfo2().uordblks;
 }
 
-START_TEST(a_later_value_wins_over_idle_descriptors_and_leaves_no_operation_or_memory)
+TEST(a_later_value_wins_over_idle_descriptors_and_leaves_no_operation_or_memory)
 {
     enum { ROUNDS = 10000, PIPES = 6 };
     pair p[PIPES];
@@ -276,9 +271,8 @@ START_TEST(a_later_value_wins_over_idle_descriptors_and_leaves_no_operation_or_m
     weft_chan_free(chan);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_descriptor_that_lost_stays_ready)
+TEST(a_descriptor_that_lost_stays_ready)
 {
     pair p = create_pipe();
     weft_chan *chan = weft_chan_new(0);
@@ -295,9 +289,8 @@ START_TEST(a_descriptor_that_lost_stays_ready)
     weft_chan_free(chan);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_ready_descriptor_and_a_ready_channel_have_equal_chances)
+TEST(a_ready_descriptor_and_a_ready_channel_have_equal_chances)
 {
     enum { ROUNDS = 10000 };
     pair p = create_pipe();
@@ -316,9 +309,8 @@ START_TEST(a_ready_descriptor_and_a_ready_channel_have_equal_chances)
     close_fd_pair(p.fd);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(of_many_descriptors_the_ready_one_is_chosen)
+TEST(of_many_descriptors_the_ready_one_is_chosen)
 {
     enum { PIPES = CLAUSES_MAX };
     pair p[PIPES];
@@ -340,9 +332,8 @@ START_TEST(of_many_descriptors_the_ready_one_is_chosen)
         close_fd_pair(p[i].fd);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(one_select_may_wait_for_both_directions_of_a_socket)
+TEST(one_select_may_wait_for_both_directions_of_a_socket)
 {
     pair p = create_sockets();
     fill_writable(p.fd[0]);
@@ -358,9 +349,8 @@ START_TEST(one_select_may_wait_for_both_directions_of_a_socket)
     close_fd_pair(p.fd);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(all_selects_on_a_descriptor_wake_when_it_is_ready)
+TEST(all_selects_on_a_descriptor_wake_when_it_is_ready)
 {
     pair p = create_pipe();
     select_call calls[5];
@@ -377,9 +367,8 @@ START_TEST(all_selects_on_a_descriptor_wake_when_it_is_ready)
     close_fd_pair(p.fd);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_time_clause_wins_if_no_descriptor_is_ready)
+TEST(a_time_clause_wins_if_no_descriptor_is_ready)
 {
     pair p = create_pipe();
     for (int i = 0; i < 20; i++) {
@@ -392,9 +381,8 @@ START_TEST(a_time_clause_wins_if_no_descriptor_is_ready)
     close_fd_pair(p.fd);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(try_select_leaves_no_operation_behind)
+TEST(try_select_leaves_no_operation_behind)
 {
     pair p = create_pipe();
     int idle[2]; /* a pipe of the kernel on every backend */
@@ -412,11 +400,10 @@ START_TEST(try_select_leaves_no_operation_behind)
     close_fd_pair(p.fd);
     assert_nothing_pending();
 }
-END_TEST
 
 /* Cancelled and interrupted selects. */
 
-START_TEST(an_interrupted_select_returns_after_the_kernel_has_released_its_operations)
+TEST(an_interrupted_select_returns_after_the_kernel_has_released_its_operations)
 {
     pair p = create_pipe(), q = create_pipe();
     weft_chan *chan = weft_chan_new(0);
@@ -458,9 +445,8 @@ START_TEST(an_interrupted_select_returns_after_the_kernel_has_released_its_opera
     weft_chan_free(chan);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
+TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
 {
     pair p = create_pipe(), q = create_pipe();
     weft_chan *chan = weft_chan_new(0);
@@ -489,9 +475,8 @@ START_TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
     weft_chan_free(chan);
     assert_nothing_pending();
 }
-END_TEST
 
-START_TEST(a_descriptor_may_be_closed_while_the_kernel_releases_its_operation)
+TEST(a_descriptor_may_be_closed_while_the_kernel_releases_its_operation)
 {
     for (int round = 0; round < 100; round++) {
         pair p = create_sockets();
@@ -506,7 +491,6 @@ START_TEST(a_descriptor_may_be_closed_while_the_kernel_releases_its_operation)
     }
     assert_nothing_pending();
 }
-END_TEST
 
 /* Other fibers. */
 
@@ -516,7 +500,7 @@ static weft_value set_flag(void *arg)
     return 0;
 }
 
-START_TEST(a_descriptor_that_is_always_ready_starves_no_fiber)
+TEST(a_descriptor_that_is_always_ready_starves_no_fiber)
 {
     pair p = create_pipe();
     bool is_set = false;
@@ -527,7 +511,6 @@ START_TEST(a_descriptor_that_is_always_ready_starves_no_fiber)
     }
     close_fd_pair(p.fd);
 }
-END_TEST
 
 static weft_value exit_later(void *arg)
 {
@@ -559,11 +542,10 @@ static int exit_under_a_select(void)
     return 1;
 }
 
-START_TEST(the_process_may_end_while_main_selects)
+TEST(the_process_may_end_while_main_selects)
 {
     assert_silent(run_apart(exit_under_a_select), 3);
 }
-END_TEST
 
 /* A storm: fibers select on pipes and channels while main writes, sends and cancels. */
 
@@ -609,7 +591,7 @@ static weft_value select_until_cancelled(void *arg)
     }
 }
 
-START_TEST(in_a_storm_no_value_is_lost_and_no_operation_is_left)
+TEST(in_a_storm_no_value_is_lost_and_no_operation_is_left)
 {
     static storm s;
     static weft_fiber f[STORM_FIBERS];
@@ -657,32 +639,4 @@ START_TEST(in_a_storm_no_value_is_lost_and_no_operation_is_left)
         weft_chan_free(s.chans[i]);
     }
     assert_nothing_pending();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_ready_descriptor_is_chosen_without_a_switch,
-    &a_select_waits_until_a_descriptor_is_readable_writable_or_hung_up,
-    &an_invalid_descriptor_is_chosen_with_the_error_as_value,
-    &closing_the_descriptor_ends_every_select_on_it,
-    &a_ready_channel_wins_over_an_idle_descriptor_without_a_switch,
-    &a_later_value_wins_over_idle_descriptors_and_leaves_no_operation_or_memory,
-    &a_descriptor_that_lost_stays_ready,
-    &a_ready_descriptor_and_a_ready_channel_have_equal_chances,
-    &of_many_descriptors_the_ready_one_is_chosen,
-    &one_select_may_wait_for_both_directions_of_a_socket,
-    &all_selects_on_a_descriptor_wake_when_it_is_ready,
-    &a_time_clause_wins_if_no_descriptor_is_ready,
-    &try_select_leaves_no_operation_behind,
-    &an_interrupted_select_returns_after_the_kernel_has_released_its_operations,
-    &an_error_raised_after_a_clause_has_won_fails_the_next_call,
-    &a_descriptor_may_be_closed_while_the_kernel_releases_its_operation,
-    &a_descriptor_that_is_always_ready_starves_no_fiber,
-    &the_process_may_end_while_main_selects,
-    &in_a_storm_no_value_is_lost_and_no_operation_is_left,
-};
-
-int main(void)
-{
-    return run_suite("select_fd", tests, COUNT_OF(tests));
 }

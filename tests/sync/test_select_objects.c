@@ -2,6 +2,7 @@
  * Select with semaphores, events and signals: each clause has the effect of the single call. If
  * another clause wins, no token, event or signal is lost, even if its message is in flight.
  */
+#include "support/suite.h"
 #include "sync/shared_support.h"
 
 #include <signal.h>
@@ -61,7 +62,7 @@ static weft_value select_sem_and_mark(void *arg)
 
 /* Semaphores. */
 
-START_TEST(a_semaphore_clause_takes_a_token)
+TEST(a_semaphore_clause_takes_a_token)
 {
     open_objects();
     weft_clause c[] = {weft_clause_recv(chan), weft_clause_sem(&sem)};
@@ -81,9 +82,8 @@ START_TEST(a_semaphore_clause_takes_a_token)
     ck_assert_int_eq(s.clauses[0].value, 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(selects_and_plain_waits_for_a_semaphore_are_served_in_order)
+TEST(selects_and_plain_waits_for_a_semaphore_are_served_in_order)
 {
     open_objects();
     weft_fiber f[] = {spin_waiting(select_sem_and_mark, "a"), spin_waiting(wait_for_sem, "b"),
@@ -101,9 +101,8 @@ START_TEST(selects_and_plain_waits_for_a_semaphore_are_served_in_order)
     ck_assert_uint_eq(weft_sem_count(&sem), 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_token_goes_to_the_next_waiter_if_another_clause_wins)
+TEST(a_token_goes_to_the_next_waiter_if_another_clause_wins)
 {
     open_objects();
     weft_fiber first = spin_waiting(select_sem_and_mark, "a");
@@ -119,9 +118,8 @@ START_TEST(a_token_goes_to_the_next_waiter_if_another_clause_wins)
     ck_assert_int_eq(weft_await(first), 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_clause_may_occur_twice)
+TEST(a_clause_may_occur_twice)
 {
     open_objects();
     selector s = {{weft_clause_sem(&sem), weft_clause_sem(&sem)}, 2, 0};
@@ -147,11 +145,10 @@ START_TEST(a_clause_may_occur_twice)
     ck_assert_int_eq(weft_try_select(g.clauses, 2), -EAGAIN);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Events. */
 
-START_TEST(an_event_wakes_selects_and_plain_waits)
+TEST(an_event_wakes_selects_and_plain_waits)
 {
     weft_clause c = weft_clause_event(&event);
     ck_assert_int_eq(weft_try_select(&c, 1), -EAGAIN);
@@ -168,9 +165,8 @@ START_TEST(an_event_wakes_selects_and_plain_waits)
     ck_assert_int_eq(weft_await(f[2]), 1);
     ck_assert(!weft_event_is_set(&event));
 }
-END_TEST
 
-START_TEST(a_select_that_leads_the_waiters_of_an_event_may_leave)
+TEST(a_select_that_leads_the_waiters_of_an_event_may_leave)
 {
     open_objects();
     selector s = {
@@ -189,7 +185,6 @@ START_TEST(a_select_that_leads_the_waiters_of_an_event_may_leave)
     ck_assert(weft_event_is_set(&event)); /* no fiber waits */
     weft_chan_free(chan);
 }
-END_TEST
 
 static void *set_event_here(void *arg)
 {
@@ -203,7 +198,7 @@ static void set_event_in_thread(void)
     join_thread(start_thread(set_event_here, &event));
 }
 
-START_TEST(another_thread_sets_the_event_of_a_select)
+TEST(another_thread_sets_the_event_of_a_select)
 {
     open_objects();
     selector s = {{weft_clause_recv(chan), weft_clause_event(&event)}, 2, 0};
@@ -214,9 +209,8 @@ START_TEST(another_thread_sets_the_event_of_a_select)
     ck_assert(!weft_event_is_set(&event));
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(an_event_in_flight_remains_set_if_another_clause_wins)
+TEST(an_event_in_flight_remains_set_if_another_clause_wins)
 {
     open_objects();
     selector s[2] = {
@@ -234,9 +228,8 @@ START_TEST(an_event_in_flight_remains_set_if_another_clause_wins)
     ck_assert(!weft_event_is_set(&event)); /* once */
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(an_event_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
+TEST(an_event_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
 {
     open_objects();
     selector s = {{weft_clause_recv(chan), weft_clause_event(&event)}, 2, 0};
@@ -248,9 +241,8 @@ START_TEST(an_event_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
     ck_assert(!weft_event_is_set(&event));
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(an_event_in_flight_remains_set_if_the_select_is_cancelled)
+TEST(an_event_in_flight_remains_set_if_the_select_is_cancelled)
 {
     open_objects();
     selector s = {{weft_clause_recv(chan), weft_clause_event(&event)}, 2, 0};
@@ -262,7 +254,6 @@ START_TEST(an_event_in_flight_remains_set_if_the_select_is_cancelled)
     ck_assert(weft_event_is_set(&event));
     weft_chan_free(chan);
 }
-END_TEST
 
 static weft_value wait_in_other_cord(void *arg)
 {
@@ -273,7 +264,7 @@ static weft_value wait_in_other_cord(void *arg)
     return weft_await(f);
 }
 
-START_TEST(a_select_fails_if_another_thread_waits_for_its_event)
+TEST(a_select_fails_if_another_thread_waits_for_its_event)
 {
     open_objects();
     reach_stage(0);
@@ -289,7 +280,6 @@ START_TEST(a_select_fails_if_another_thread_waits_for_its_event)
     ck_assert_int_eq(weft_cord_join(other), 0);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Signals. */
 
@@ -311,7 +301,7 @@ static int try_usr1(void)
     return rc < 0 ? rc : (int)c.value;
 }
 
-START_TEST(a_signal_wakes_selects_and_plain_waits)
+TEST(a_signal_wakes_selects_and_plain_waits)
 {
     open_objects();
     ck_assert_int_eq(try_usr1(), -EAGAIN); /* catches the signal from now on */
@@ -330,14 +320,13 @@ START_TEST(a_signal_wakes_selects_and_plain_waits)
     ck_assert_int_eq(try_usr1(), -EAGAIN);
     weft_chan_free(chan);
 }
-END_TEST
 
 static weft_value count_signal(void *arg)
 {
     return increment_int(arg);
 }
 
-START_TEST(a_signal_in_flight_is_stored_once_if_other_clauses_win)
+TEST(a_signal_in_flight_is_stored_once_if_other_clauses_win)
 {
     open_objects();
     int handled = 0;
@@ -357,9 +346,8 @@ START_TEST(a_signal_in_flight_is_stored_once_if_other_clauses_win)
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_signal_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
+TEST(a_signal_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
 {
     open_objects();
     for (int is_first = 0; is_first < 2; is_first++) {
@@ -376,9 +364,8 @@ START_TEST(a_signal_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
     }
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_signal_in_flight_is_stored_if_the_select_is_cancelled)
+TEST(a_signal_in_flight_is_stored_if_the_select_is_cancelled)
 {
     open_objects();
     selector s = {{weft_clause_recv(chan), weft_clause_signal(&usr1)}, 2, 0};
@@ -389,7 +376,6 @@ START_TEST(a_signal_in_flight_is_stored_if_the_select_is_cancelled)
     ck_assert_int_eq(weft_wait_signal(&usr1), SIGUSR1);
     weft_chan_free(chan);
 }
-END_TEST
 
 static weft_value select_until_cancelled(void *arg)
 {
@@ -400,7 +386,7 @@ static weft_value select_until_cancelled(void *arg)
 
 /* All three. */
 
-START_TEST(a_cancelled_select_takes_nothing)
+TEST(a_cancelled_select_takes_nothing)
 {
     open_objects();
     weft_fiber f = spin_waiting(select_until_cancelled, NULL);
@@ -422,9 +408,8 @@ START_TEST(a_cancelled_select_takes_nothing)
     ck_assert_int_eq(try_usr1(), SIGUSR1);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_select_chooses_among_ready_objects_at_random)
+TEST(a_select_chooses_among_ready_objects_at_random)
 {
     open_objects();
     int chosen[3] = {0};
@@ -444,9 +429,8 @@ START_TEST(a_select_chooses_among_ready_objects_at_random)
     ck_assert(chosen[0] > 0 && chosen[1] > 0 && chosen[2] > 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(invalid_clauses_are_refused)
+TEST(invalid_clauses_are_refused)
 {
     open_objects();
     sigset_t empty, kill;
@@ -474,7 +458,6 @@ START_TEST(invalid_clauses_are_refused)
     }
     weft_chan_free(chan);
 }
-END_TEST
 
 /* Selects that other threads wake: by a shared channel, by the event, or both. */
 
@@ -533,7 +516,7 @@ static weft_value select_all(void *arg)
     return 0;
 }
 
-START_TEST(tokens_and_values_of_several_threads_are_taken_once)
+TEST(tokens_and_values_of_several_threads_are_taken_once)
 {
     shared = weft_chan_new_shared(1);
     totals t = {0};
@@ -552,7 +535,6 @@ START_TEST(tokens_and_values_of_several_threads_are_taken_once)
     ck_assert_int_gt(t.events, 0);
     weft_chan_free(shared);
 }
-END_TEST
 
 /*
  * The event of a ping-pong between threads. The fiber waits in a select whose other clauses also
@@ -581,7 +563,7 @@ static weft_value post_until_cancelled(void *arg)
     return rc;
 }
 
-START_TEST(no_event_of_another_thread_is_lost_to_another_clause)
+TEST(no_event_of_another_thread_is_lost_to_another_clause)
 {
     weft_cord other = start_cord(ping, NULL);
     weft_fiber poster = weft_spin(post_until_cancelled, NULL);
@@ -597,33 +579,4 @@ START_TEST(no_event_of_another_thread_is_lost_to_another_clause)
     weft_cancel(poster);
     (void)weft_await(poster);
     ck_assert_int_eq(weft_cord_join(other), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_semaphore_clause_takes_a_token,
-    &selects_and_plain_waits_for_a_semaphore_are_served_in_order,
-    &a_token_goes_to_the_next_waiter_if_another_clause_wins,
-    &a_clause_may_occur_twice,
-    &an_event_wakes_selects_and_plain_waits,
-    &a_select_that_leads_the_waiters_of_an_event_may_leave,
-    &another_thread_sets_the_event_of_a_select,
-    &an_event_in_flight_remains_set_if_another_clause_wins,
-    &an_event_in_flight_goes_to_the_other_waiters_if_another_clause_wins,
-    &an_event_in_flight_remains_set_if_the_select_is_cancelled,
-    &a_select_fails_if_another_thread_waits_for_its_event,
-    &a_signal_wakes_selects_and_plain_waits,
-    &a_signal_in_flight_is_stored_once_if_other_clauses_win,
-    &a_signal_in_flight_goes_to_the_other_waiters_if_another_clause_wins,
-    &a_signal_in_flight_is_stored_if_the_select_is_cancelled,
-    &a_cancelled_select_takes_nothing,
-    &a_select_chooses_among_ready_objects_at_random,
-    &invalid_clauses_are_refused,
-    &tokens_and_values_of_several_threads_are_taken_once,
-    &no_event_of_another_thread_is_lost_to_another_clause,
-};
-
-int main(void)
-{
-    return run_suite("select_objects", tests, COUNT_OF(tests));
 }

@@ -2,6 +2,7 @@
  * Select with shared channels: woken by other threads or by its own, never by both; two selects
  * that meet; no lost, duplicated or remaining values and waiters.
  */
+#include "support/suite.h"
 #include "sync/shared_support.h"
 
 #include <poll.h>
@@ -53,7 +54,7 @@ static weft_value select_with_local(void *fn)
     return value;
 }
 
-START_TEST(a_select_is_woken_by_another_thread_on_either_side)
+TEST(a_select_is_woken_by_another_thread_on_either_side)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         open_channels(cap);
@@ -73,9 +74,8 @@ START_TEST(a_select_is_woken_by_another_thread_on_either_side)
         assert_idle_then_free();
     }
 }
-END_TEST
 
-START_TEST(closing_or_freeing_a_channel_ends_selects_in_other_threads)
+TEST(closing_or_freeing_a_channel_ends_selects_in_other_threads)
 {
     for (int is_freed = 0; is_freed < 2; is_freed++) {
         open_channels(0);
@@ -90,7 +90,6 @@ START_TEST(closing_or_freeing_a_channel_ends_selects_in_other_threads)
             assert_idle_then_free();
     }
 }
-END_TEST
 
 /*
  * Another thread wakes the select. Other clauses become ready before its own thread handles the
@@ -129,7 +128,7 @@ static weft_value complete_after_remote_wake(void *arg)
     return value;
 }
 
-START_TEST(once_another_thread_has_woken_a_select_no_other_clause_can_win)
+TEST(once_another_thread_has_woken_a_select_no_other_clause_can_win)
 {
     for (int i = 0; i < 4; i++) {
         open_channels(0);
@@ -144,7 +143,6 @@ START_TEST(once_another_thread_has_woken_a_select_no_other_clause_can_win)
         assert_idle_then_free();
     }
 }
-END_TEST
 
 /* The event with which the select's own thread ends it first. */
 typedef enum local_event {
@@ -186,7 +184,7 @@ static weft_value complete_in_own_thread(void *arg)
     return value;
 }
 
-START_TEST(once_its_own_thread_has_woken_a_select_other_threads_cannot)
+TEST(once_its_own_thread_has_woken_a_select_other_threads_cannot)
 {
     static const weft_value expected[] = {1005, 2006, 3000 - ECANCELED, -EINTR, -ECANCELED};
     for (int i = 0; i < EVENTS; i++) {
@@ -200,7 +198,6 @@ START_TEST(once_its_own_thread_has_woken_a_select_other_threads_cannot)
         assert_idle_then_free();
     }
 }
-END_TEST
 
 /* Two selects, each with a channel of its own thread besides the rendezvous. */
 #define MEETINGS 5000
@@ -219,7 +216,7 @@ static weft_value meet_often(void *arg)
     return 0;
 }
 
-START_TEST(two_selects_of_different_threads_meet_in_a_rendezvous)
+TEST(two_selects_of_different_threads_meet_in_a_rendezvous)
 {
     open_channels(0);
     weft_cord other = start_cord(meet_often, NULL);
@@ -227,7 +224,6 @@ START_TEST(two_selects_of_different_threads_meet_in_a_rendezvous)
     ck_assert_int_eq(weft_cord_join(other), 0);
     assert_idle_then_free();
 }
-END_TEST
 
 static weft_value select_with_time_and_pipe(void *arg)
 {
@@ -243,7 +239,7 @@ static weft_value select_with_time_and_pipe(void *arg)
     return encode_choice(chosen, c);
 }
 
-START_TEST(a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread)
+TEST(a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread)
 {
     open_channels(0);
     weft_cord other = start_cord(select_with_time_and_pipe, NULL);
@@ -252,7 +248,6 @@ START_TEST(a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread)
     ck_assert_int_eq(weft_cord_join(other), 12);
     assert_idle_then_free();
 }
-END_TEST
 
 static weft_value select_briefly(void *arg)
 {
@@ -261,14 +256,13 @@ static weft_value select_briefly(void *arg)
     return encode_choice(weft_select(c, 2), c);
 }
 
-START_TEST(a_select_that_times_out_leaves_the_wait_queue_of_the_channel)
+TEST(a_select_that_times_out_leaves_the_wait_queue_of_the_channel)
 {
     open_channels(0);
     ck_assert_int_eq(weft_cord_join(start_cord(select_briefly, NULL)), 1000);
     ck_assert_int_eq(weft_chan_try_send(shared, 1), -EAGAIN);
     assert_idle_then_free();
 }
-END_TEST
 
 /* A fiber ends the process while the main fiber selects, woken or not. */
 static weft_chan *other_shared;
@@ -307,13 +301,12 @@ static int end_while_selecting(void)
     return 1;
 }
 
-START_TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter)
+TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter)
 {
     ck_assert_quiet(run_apart(end_while_selecting), 3);
     is_woken = true;
     ck_assert_quiet(run_apart(end_while_selecting), 3);
 }
-END_TEST
 
 /* Traffic: fibers of all threads select at random on all channels, in both directions. */
 
@@ -411,26 +404,9 @@ static void select_with_capacity(size_t cap)
     ck_assert_int_gt(atomic_load(&sent), 0);
 }
 
-START_TEST(selects_in_four_threads_lose_and_duplicate_no_value)
+TEST(selects_in_four_threads_lose_and_duplicate_no_value)
 {
     select_with_capacity(0);
     select_with_capacity(1);
     select_with_capacity(5);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &a_select_is_woken_by_another_thread_on_either_side,
-        &closing_or_freeing_a_channel_ends_selects_in_other_threads,
-        &once_another_thread_has_woken_a_select_no_other_clause_can_win,
-        &once_its_own_thread_has_woken_a_select_other_threads_cannot,
-        &two_selects_of_different_threads_meet_in_a_rendezvous,
-        &a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread,
-        &a_select_that_times_out_leaves_the_wait_queue_of_the_channel,
-        &a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter,
-        &selects_in_four_threads_lose_and_duplicate_no_value,
-    };
-    return run_suite("select_shared", tests, COUNT_OF(tests));
 }

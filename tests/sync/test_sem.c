@@ -1,5 +1,5 @@
 /* Semaphores, latches and barriers: which waiters wake, their order, and exact counts. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_sem sem;
 static weft_latch latch;
@@ -30,7 +30,7 @@ static weft_value pass_barrier(void *arg)
     return rc;
 }
 
-START_TEST(an_available_token_is_taken_without_a_switch)
+TEST(an_available_token_is_taken_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     weft_sem_open(&sem, 2);
@@ -46,9 +46,8 @@ START_TEST(an_available_token_is_taken_without_a_switch)
     ck_assert_int_eq(weft_sem_try_wait(&sem), 0);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(waiters_get_tokens_in_fifo_order)
+TEST(waiters_get_tokens_in_fifo_order)
 {
     weft_spin(take_token, "a");
     weft_spin(take_token, "b");
@@ -65,9 +64,8 @@ START_TEST(waiters_get_tokens_in_fifo_order)
     let_run();
     ck_assert_trail("abc");
 }
-END_TEST
 
-START_TEST(tokens_do_not_overflow)
+TEST(tokens_do_not_overflow)
 {
     weft_sem_open(&sem, SIZE_MAX);
     ck_assert_int_eq(weft_sem_post(&sem), -EOVERFLOW);
@@ -75,9 +73,8 @@ START_TEST(tokens_do_not_overflow)
     ck_assert_int_eq(weft_sem_wait(&sem), 0);
     ck_assert_int_eq(weft_sem_post(&sem), 0);
 }
-END_TEST
 
-START_TEST(an_interrupted_wait_takes_no_token)
+TEST(an_interrupted_wait_takes_no_token)
 {
     weft_fiber a = spin_waiting(take_token, "a");
     weft_fiber b = spin_waiting(take_token, "b");
@@ -100,7 +97,6 @@ START_TEST(an_interrupted_wait_takes_no_token)
     ck_assert_trail("d");
     ck_assert_uint_eq(weft_sem_count(&sem), 0);
 }
-END_TEST
 
 static weft_value take_and_give_back(void *arg)
 {
@@ -110,7 +106,7 @@ static weft_value take_and_give_back(void *arg)
     return weft_sem_post(&sem);
 }
 
-START_TEST(a_waiter_cancelled_after_it_was_given_a_token_has_it)
+TEST(a_waiter_cancelled_after_it_was_given_a_token_has_it)
 {
     weft_fiber a = spin_waiting(take_and_give_back, NULL);
     weft_fiber b = spin_waiting(take_token, "b");
@@ -120,7 +116,6 @@ START_TEST(a_waiter_cancelled_after_it_was_given_a_token_has_it)
     ck_assert_int_eq(weft_await(b), 0);
     ck_assert_uint_eq(weft_sem_count(&sem), 0);
 }
-END_TEST
 
 static int inside, inside_max;
 
@@ -135,7 +130,7 @@ static weft_value enter_limited(void *arg)
     return weft_sem_post(&sem);
 }
 
-START_TEST(no_more_fibers_enter_at_once_than_there_are_tokens)
+TEST(no_more_fibers_enter_at_once_than_there_are_tokens)
 {
     weft_sem_open(&sem, 3);
     for (int i = 0; i < 1000; i++)
@@ -144,9 +139,8 @@ START_TEST(no_more_fibers_enter_at_once_than_there_are_tokens)
     ck_assert_int_eq(inside_max, 3);
     ck_assert_uint_eq(weft_sem_count(&sem), 3);
 }
-END_TEST
 
-START_TEST(a_latch_at_zero_is_passed_without_a_switch)
+TEST(a_latch_at_zero_is_passed_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_latch_wait(&latch), 0);
@@ -159,9 +153,8 @@ START_TEST(a_latch_at_zero_is_passed_without_a_switch)
     ck_assert_int_eq(weft_latch_wait(&latch), 0);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(all_waiters_of_a_latch_wake_in_order_when_it_reaches_zero)
+TEST(all_waiters_of_a_latch_wake_in_order_when_it_reaches_zero)
 {
     ck_assert_int_eq(weft_latch_add(&latch, 2), 0);
     weft_spin(pass_latch, "a");
@@ -177,9 +170,8 @@ START_TEST(all_waiters_of_a_latch_wake_in_order_when_it_reaches_zero)
     let_run();
     ck_assert_trail("abc");
 }
-END_TEST
 
-START_TEST(the_count_of_a_latch_stays_between_zero_and_its_limit)
+TEST(the_count_of_a_latch_stays_between_zero_and_its_limit)
 {
     ck_assert_int_eq(weft_latch_done(&latch), -EINVAL);
     ck_assert_any_error(-EINVAL);
@@ -188,9 +180,8 @@ START_TEST(the_count_of_a_latch_stays_between_zero_and_its_limit)
     ck_assert_uint_eq(weft_latch_count(&latch), SIZE_MAX);
     ck_assert_int_eq(weft_latch_add(&latch, 0), 0);
 }
-END_TEST
 
-START_TEST(a_wait_at_a_latch_can_be_interrupted)
+TEST(a_wait_at_a_latch_can_be_interrupted)
 {
     weft_latch_add(&latch, 1);
     weft_fiber a = spin_waiting(pass_latch, "a");
@@ -208,7 +199,6 @@ START_TEST(a_wait_at_a_latch_can_be_interrupted)
     ck_assert_int_eq(weft_await(c), 0);
     ck_assert_trail("c");
 }
-END_TEST
 
 static weft_value count_down(void *arg)
 {
@@ -217,7 +207,7 @@ static weft_value count_down(void *arg)
     return weft_latch_done(&latch);
 }
 
-START_TEST(a_latch_waits_for_a_thousand_fibers)
+TEST(a_latch_waits_for_a_thousand_fibers)
 {
     weft_latch_add(&latch, 1000);
     for (int i = 0; i < 1000; i++)
@@ -225,9 +215,8 @@ START_TEST(a_latch_waits_for_a_thousand_fibers)
     ck_assert_int_eq(weft_latch_wait(&latch), 0);
     ck_assert_uint_eq(weft_latch_count(&latch), 0);
 }
-END_TEST
 
-START_TEST(a_barrier_must_be_open_with_a_count_above_zero)
+TEST(a_barrier_must_be_open_with_a_count_above_zero)
 {
     ck_assert_int_eq(weft_barrier_wait(&barrier), -EINVAL);
     ck_assert_any_error(-EINVAL);
@@ -238,9 +227,8 @@ START_TEST(a_barrier_must_be_open_with_a_count_above_zero)
     ck_assert_int_eq(weft_barrier_wait(&barrier), 1);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(the_last_fiber_at_a_barrier_wakes_all_and_resets_it)
+TEST(the_last_fiber_at_a_barrier_wakes_all_and_resets_it)
 {
     ck_assert_int_eq(weft_barrier_open(&barrier, 3), 0);
     for (int i = 0; i < 3; i++) {
@@ -258,9 +246,8 @@ START_TEST(the_last_fiber_at_a_barrier_wakes_all_and_resets_it)
         ck_assert_int_eq(weft_await(c), -ECANCELED);
     }
 }
-END_TEST
 
-START_TEST(an_interrupted_wait_at_a_barrier_does_not_count)
+TEST(an_interrupted_wait_at_a_barrier_does_not_count)
 {
     weft_barrier_open(&barrier, 3);
     weft_fiber a = spin_waiting(pass_barrier, "a");
@@ -278,7 +265,6 @@ START_TEST(an_interrupted_wait_at_a_barrier_does_not_count)
     ck_assert_int_eq(weft_await(c), 0);
     ck_assert_trail("bc");
 }
-END_TEST
 
 static int phases[50];
 
@@ -297,7 +283,7 @@ static weft_value run_phases(void *arg)
     return last;
 }
 
-START_TEST(many_fibers_run_their_phases_in_step)
+TEST(many_fibers_run_their_phases_in_step)
 {
     weft_fiber f[COUNT_OF(phases)];
     weft_barrier_open(&barrier, COUNT_OF(phases));
@@ -308,28 +294,4 @@ START_TEST(many_fibers_run_their_phases_in_step)
     for (size_t i = 0; i < COUNT_OF(phases); i++)
         sum += lasts[i];
     ck_assert_int_eq(sum, 20); /* one last fiber in each phase */
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_available_token_is_taken_without_a_switch,
-    &waiters_get_tokens_in_fifo_order,
-    &tokens_do_not_overflow,
-    &an_interrupted_wait_takes_no_token,
-    &a_waiter_cancelled_after_it_was_given_a_token_has_it,
-    &no_more_fibers_enter_at_once_than_there_are_tokens,
-    &a_latch_at_zero_is_passed_without_a_switch,
-    &all_waiters_of_a_latch_wake_in_order_when_it_reaches_zero,
-    &the_count_of_a_latch_stays_between_zero_and_its_limit,
-    &a_wait_at_a_latch_can_be_interrupted,
-    &a_latch_waits_for_a_thousand_fibers,
-    &a_barrier_must_be_open_with_a_count_above_zero,
-    &the_last_fiber_at_a_barrier_wakes_all_and_resets_it,
-    &an_interrupted_wait_at_a_barrier_does_not_count,
-    &many_fibers_run_their_phases_in_step,
-};
-
-int main(void)
-{
-    return run_suite("sem", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Throttles: the times and the order of passes, and waiters that give up. */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* Passes per second. Low enough for a test to prepare its waiters within one interval. */
 #define RATE 20.0
@@ -40,7 +40,7 @@ static void assert_apart(double from, double to, int intervals)
         ck_assert(to - from <= intervals / RATE + 1e-5);
 }
 
-START_TEST(a_throttle_must_be_open_and_have_a_rate)
+TEST(a_throttle_must_be_open_and_have_a_rate)
 {
     ck_assert_int_eq(weft_throttle_wait(&throttle), -EINVAL);
     ck_assert_any_error(-EINVAL);
@@ -52,9 +52,8 @@ START_TEST(a_throttle_must_be_open_and_have_a_rate)
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(weft_throttle_wait(&throttle), 0);
 }
-END_TEST
 
-START_TEST(the_first_pass_does_not_wait)
+TEST(the_first_pass_does_not_wait)
 {
     open_throttle();
     weft_spin(mark_and_return, "switched");
@@ -64,9 +63,8 @@ START_TEST(the_first_pass_does_not_wait)
     }
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(further_passes_happen_at_the_rate)
+TEST(further_passes_happen_at_the_rate)
 {
     open_throttle();
     double begin = weft_now();
@@ -75,9 +73,8 @@ START_TEST(further_passes_happen_at_the_rate)
     for (int i = 0; i < 5; i++)
         assert_apart(begin, passed[i], i);
 }
-END_TEST
 
-START_TEST(waiters_pass_in_fifo_order)
+TEST(waiters_pass_in_fifo_order)
 {
     open_throttle();
     double begin = weft_now();
@@ -90,7 +87,6 @@ START_TEST(waiters_pass_in_fifo_order)
     for (int i = 0; i < 4; i++)
         assert_apart(begin, passed[i], i);
 }
-END_TEST
 
 /* Use time without handling timers. */
 static void compute_for(double intervals)
@@ -100,7 +96,7 @@ static void compute_for(double intervals)
         continue;
 }
 
-START_TEST(a_new_fiber_does_not_pass_ahead_of_waiters)
+TEST(a_new_fiber_does_not_pass_ahead_of_waiters)
 {
     open_throttle();
     pass_throttle("0");
@@ -109,9 +105,8 @@ START_TEST(a_new_fiber_does_not_pass_ahead_of_waiters)
     pass_throttle("m");
     ck_assert_trail("0am");
 }
-END_TEST
 
-START_TEST(a_late_pass_is_not_followed_by_a_burst)
+TEST(a_late_pass_is_not_followed_by_a_burst)
 {
     open_throttle();
     pass_throttle("0");
@@ -126,9 +121,8 @@ START_TEST(a_late_pass_is_not_followed_by_a_burst)
     assert_apart(late, passed[2], 1);
     assert_apart(late, passed[3], 2);
 }
-END_TEST
 
-START_TEST(a_slightly_late_pass_does_not_delay_later_passes)
+TEST(a_slightly_late_pass_does_not_delay_later_passes)
 {
     open_throttle();
     double begin = weft_now();
@@ -139,9 +133,8 @@ START_TEST(a_slightly_late_pass_does_not_delay_later_passes)
     ck_assert_int_eq(weft_await_children(), 0);
     assert_apart(begin, passed[2], 2);
 }
-END_TEST
 
-START_TEST(a_cancelled_waiter_does_not_use_up_a_pass)
+TEST(a_cancelled_waiter_does_not_use_up_a_pass)
 {
     open_throttle();
     double begin = weft_now();
@@ -160,9 +153,8 @@ START_TEST(a_cancelled_waiter_does_not_use_up_a_pass)
     assert_apart(begin, passed[1], 1);
     assert_apart(begin, passed[2], 2);
 }
-END_TEST
 
-START_TEST(when_all_waiters_are_terminated_the_next_fiber_gets_their_pass)
+TEST(when_all_waiters_are_terminated_the_next_fiber_gets_their_pass)
 {
     open_throttle();
     double begin = weft_now();
@@ -174,9 +166,8 @@ START_TEST(when_all_waiters_are_terminated_the_next_fiber_gets_their_pass)
     assert_apart(begin, passed[1], 1);
     ck_assert_trail("0m");
 }
-END_TEST
 
-START_TEST(an_interrupted_wait_does_not_pass)
+TEST(an_interrupted_wait_does_not_pass)
 {
     weft_throttle_open(&throttle, 0.001); /* one pass in a quarter of an hour */
     pass_throttle("0");
@@ -197,9 +188,8 @@ START_TEST(an_interrupted_wait_does_not_pass)
     ck_assert_int_eq(weft_await(c), 4);
     ck_assert_trail("0");
 }
-END_TEST
 
-START_TEST(missed_passes_are_not_made_up_for_in_a_burst)
+TEST(missed_passes_are_not_made_up_for_in_a_burst)
 {
     open_throttle();
     pass_throttle("0");
@@ -210,7 +200,6 @@ START_TEST(missed_passes_are_not_made_up_for_in_a_burst)
     for (int i = 1; i < 4; i++)
         assert_apart(late, passed[i], i - 1);
 }
-END_TEST
 
 static weft_value sleep_long(void *arg)
 {
@@ -218,7 +207,7 @@ static weft_value sleep_long(void *arg)
     return weft_sleep(1000);
 }
 
-START_TEST(an_extremely_low_rate_waits_forever)
+TEST(an_extremely_low_rate_waits_forever)
 {
     ck_assert_int_eq(weft_throttle_open(&throttle, 1e-300), 0);
     ck_assert_int_eq(weft_throttle_wait(&throttle), 0);
@@ -233,9 +222,8 @@ START_TEST(an_extremely_low_rate_waits_forever)
     ck_assert(weft_now() - begin < 1000);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(main_suspends_until_all_have_passed_but_not_for_daemons)
+TEST(main_suspends_until_all_have_passed_but_not_for_daemons)
 {
     open_throttle();
     weft_spin(pass_throttle, "a");
@@ -250,7 +238,6 @@ START_TEST(main_suspends_until_all_have_passed_but_not_for_daemons)
     ck_assert_int_eq(weft_suspend(), 0);
     ck_assert_trail("abcd");
 }
-END_TEST
 
 static int end_while_others_wait(void)
 {
@@ -277,12 +264,11 @@ static int pass_while_a_child_exits(void)
     return pass_throttle("m");
 }
 
-START_TEST(the_process_may_end_while_fibers_wait_for_a_throttle)
+TEST(the_process_may_end_while_fibers_wait_for_a_throttle)
 {
     ck_assert_quiet(run_apart(end_while_others_wait), 0);
     ck_assert_quiet(run_apart(pass_while_a_child_exits), 3);
 }
-END_TEST
 
 static void open_burst(double rate, size_t burst)
 {
@@ -301,7 +287,7 @@ static int passes_now(void)
     return n;
 }
 
-START_TEST(without_a_burst_one_call_passes_at_once)
+TEST(without_a_burst_one_call_passes_at_once)
 {
     ck_assert_int_eq(weft_throttle_open_with(&throttle, 0.001, NULL), 0);
     ck_assert_int_eq(passes_now(), 1);
@@ -310,17 +296,15 @@ START_TEST(without_a_burst_one_call_passes_at_once)
     open_burst(0.001, 1);
     ck_assert_int_eq(passes_now(), 1);
 }
-END_TEST
 
-START_TEST(a_burst_passes_at_once_and_never_more)
+TEST(a_burst_passes_at_once_and_never_more)
 {
     open_burst(0.001, 5);
     ck_assert_int_eq(passes_now(), 5);
     ck_assert_int_eq(passes_now(), 0);
 }
-END_TEST
 
-START_TEST(a_burst_is_available_again_after_an_idle_time)
+TEST(a_burst_is_available_again_after_an_idle_time)
 {
     open_burst(1000, 4);
     for (int idle = 4; idle <= 64; idle *= 4) {
@@ -332,9 +316,8 @@ START_TEST(a_burst_is_available_again_after_an_idle_time)
             ck_assert_int_eq(n, 4);
     }
 }
-END_TEST
 
-START_TEST(a_short_idle_time_adds_one_token_per_interval)
+TEST(a_short_idle_time_adds_one_token_per_interval)
 {
     if (!is_sim()) /* other clocks may be late at any time */
         return;
@@ -345,9 +328,8 @@ START_TEST(a_short_idle_time_adds_one_token_per_interval)
     weft_sleep(0.0006); /* the half interval has counted */
     ck_assert_int_eq(passes_now(), 1);
 }
-END_TEST
 
-START_TEST(after_a_burst_passes_happen_at_the_rate)
+TEST(after_a_burst_passes_happen_at_the_rate)
 {
     open_burst(RATE, 3);
     double begin = weft_now();
@@ -356,9 +338,8 @@ START_TEST(after_a_burst_passes_happen_at_the_rate)
     for (int i = 0; i < 10; i++)
         assert_apart(begin, passed[i], i < 3 ? 0 : i - 2);
 }
-END_TEST
 
-START_TEST(the_long_run_rate_is_exact)
+TEST(the_long_run_rate_is_exact)
 {
     enum { PASSES = 1000, BURST = 7 };
     open_burst(10000, BURST);
@@ -370,9 +351,8 @@ START_TEST(the_long_run_rate_is_exact)
     if (is_sim())
         ck_assert_double_le(took, expected + 1e-4);
 }
-END_TEST
 
-START_TEST(waiters_pass_in_fifo_order_after_a_burst)
+TEST(waiters_pass_in_fifo_order_after_a_burst)
 {
     open_burst(RATE, 2);
     double begin = weft_now();
@@ -384,7 +364,6 @@ START_TEST(waiters_pass_in_fifo_order_after_a_burst)
     for (int i = 0; i < 5; i++)
         assert_apart(begin, passed[i], i < 2 ? 0 : i - 1);
 }
-END_TEST
 
 /* Let `count` fibers wait for an empty bucket, and handle no timers for some intervals. */
 static double wait_late(int count, double intervals)
@@ -400,7 +379,7 @@ static double wait_late(int count, double intervals)
     return begin;
 }
 
-START_TEST(late_tokens_let_several_waiters_pass_and_keep_the_rate)
+TEST(late_tokens_let_several_waiters_pass_and_keep_the_rate)
 {
     double begin = wait_late(5, 2.5);
     for (int i = 3; i < 8; i++)
@@ -412,9 +391,8 @@ START_TEST(late_tokens_let_several_waiters_pass_and_keep_the_rate)
     assert_apart(begin, passed[6], 4);
     assert_apart(begin, passed[7], 5);
 }
-END_TEST
 
-START_TEST(after_a_long_delay_not_more_than_a_burst_passes)
+TEST(after_a_long_delay_not_more_than_a_burst_passes)
 {
     wait_late(5, 20.5);
     if (!is_sim())
@@ -423,9 +401,8 @@ START_TEST(after_a_long_delay_not_more_than_a_burst_passes)
     assert_apart(passed[3], passed[6], 1);
     assert_apart(passed[3], passed[7], 2);
 }
-END_TEST
 
-START_TEST(a_cancelled_waiter_takes_no_token)
+TEST(a_cancelled_waiter_takes_no_token)
 {
     open_burst(RATE, 2);
     double begin = weft_now();
@@ -439,9 +416,8 @@ START_TEST(a_cancelled_waiter_takes_no_token)
     ck_assert_trail("01b");
     assert_apart(begin, passed[2], 1);
 }
-END_TEST
 
-START_TEST(a_burst_beyond_32_bits_is_refused)
+TEST(a_burst_beyond_32_bits_is_refused)
 {
     weft_throttle_options options = {.burst = UINT32_MAX};
     ck_assert_int_eq(weft_throttle_open_with(&throttle, 1, &options), 0);
@@ -451,38 +427,4 @@ START_TEST(a_burst_beyond_32_bits_is_refused)
         ck_assert_int_eq(weft_throttle_open_with(&throttle, 1, &options), -EINVAL);
         ck_assert_any_error(-EINVAL);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_throttle_must_be_open_and_have_a_rate,
-    &the_first_pass_does_not_wait,
-    &further_passes_happen_at_the_rate,
-    &waiters_pass_in_fifo_order,
-    &a_new_fiber_does_not_pass_ahead_of_waiters,
-    &a_late_pass_is_not_followed_by_a_burst,
-    &a_slightly_late_pass_does_not_delay_later_passes,
-    &a_cancelled_waiter_does_not_use_up_a_pass,
-    &when_all_waiters_are_terminated_the_next_fiber_gets_their_pass,
-    &an_interrupted_wait_does_not_pass,
-    &missed_passes_are_not_made_up_for_in_a_burst,
-    &an_extremely_low_rate_waits_forever,
-    &main_suspends_until_all_have_passed_but_not_for_daemons,
-    &the_process_may_end_while_fibers_wait_for_a_throttle,
-    &without_a_burst_one_call_passes_at_once,
-    &a_burst_passes_at_once_and_never_more,
-    &a_burst_is_available_again_after_an_idle_time,
-    &a_short_idle_time_adds_one_token_per_interval,
-    &after_a_burst_passes_happen_at_the_rate,
-    &the_long_run_rate_is_exact,
-    &waiters_pass_in_fifo_order_after_a_burst,
-    &late_tokens_let_several_waiters_pass_and_keep_the_rate,
-    &after_a_long_delay_not_more_than_a_burst_passes,
-    &a_cancelled_waiter_takes_no_token,
-    &a_burst_beyond_32_bits_is_refused,
-};
-
-int main(void)
-{
-    return run_suite("throttle", tests, COUNT_OF(tests));
 }

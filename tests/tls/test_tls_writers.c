@@ -33,10 +33,3 @@ static void free_tls(void)
 
 static const writers_transport transports[3] = {{open_tls_over_pair, free_tls, false},
                                                 {open_tls_over_tcp, free_tls, true}};
-
-static const TTest *const *const tests[] = {WRITERS_TESTS};
-
-int main(void)
-{
-    return run_suite("tls_writers", tests, COUNT_OF(tests));
-}

@@ -1,6 +1,6 @@
 /* Messages between threads: order, bounds, and cancelled or interrupted senders. */
 #include "support/random.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -71,19 +71,17 @@ static void receive_from_threads(void *(*fn)(void *), weft_value each)
 }
 
 /* P49 */
-START_TEST(messages_of_threads_without_fibers_arrive_in_the_order_of_each_thread)
+TEST(messages_of_threads_without_fibers_arrive_in_the_order_of_each_thread)
 {
     receive_from_threads(tell_ten_thousand, MESSAGES_EACH);
 }
-END_TEST
 
 /* P49, P51 */
-START_TEST(threads_without_fibers_wait_for_room_in_a_bounded_mailbox)
+TEST(threads_without_fibers_wait_for_room_in_a_bounded_mailbox)
 {
     ck_assert_int_eq(weft_mailbox_set_bound(3), 0);
     receive_from_threads(tell_a_thousand, 1000);
 }
-END_TEST
 
 #define FIBERS (MANY_FIBERS / 10)
 
@@ -99,14 +97,13 @@ static void *tell_by_fibers(void *arg)
 }
 
 /* P49 */
-START_TEST(messages_of_fibers_of_other_threads_arrive_with_any_bound)
+TEST(messages_of_fibers_of_other_threads_arrive_with_any_bound)
 {
     for (size_t bound = 0; bound < 3; bound++) {
         ck_assert_int_eq(weft_mailbox_set_bound(bound), 0);
         receive_from_threads(tell_by_fibers, FIBERS);
     }
 }
-END_TEST
 
 static weft_value change_bound_repeatedly(void *arg)
 {
@@ -124,7 +121,7 @@ static weft_value change_bound_repeatedly(void *arg)
     }
 }
 
-START_TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
+TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
 {
     weft_fiber middle = receiver = weft_spin(change_bound_repeatedly, NULL);
     pthread_t threads[SENDERS];
@@ -136,14 +133,13 @@ START_TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
     weft_cancel(middle);
     weft_await(middle);
 }
-END_TEST
 
 static void *tell_once(void *arg)
 {
     return as_arg(weft_tell(receiver, (weft_value)arg));
 }
 
-START_TEST(a_message_of_a_thread_that_ends_at_once_arrives)
+TEST(a_message_of_a_thread_that_ends_at_once_arrives)
 {
     receiver = weft_self();
     for (int i = 0; i < 200; i++) {
@@ -152,7 +148,6 @@ START_TEST(a_message_of_a_thread_that_ends_at_once_arrives)
         ck_assert_int_eq((weft_value)join_thread(thread), 0);
     }
 }
-END_TEST
 
 /* Two threads with bounded mailboxes. */
 #define ROUNDS 5000
@@ -169,7 +164,7 @@ static void *echo_each(void *arg)
     return NULL;
 }
 
-START_TEST(two_threads_with_bounded_mailboxes_exchange_messages)
+TEST(two_threads_with_bounded_mailboxes_exchange_messages)
 {
     weft_mailbox_set_bound(1);
     receiver = weft_self();
@@ -181,7 +176,6 @@ START_TEST(two_threads_with_bounded_mailboxes_exchange_messages)
     }
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
-END_TEST
 
 /* Make calls that must be refused. Return the index of the first that is not, or 0. */
 static void *make_refused_calls(void *arg)
@@ -199,7 +193,7 @@ static void *make_refused_calls(void *arg)
     return NULL;
 }
 
-START_TEST(invalid_calls_between_threads_are_refused)
+TEST(invalid_calls_between_threads_are_refused)
 {
     receiver = weft_self();
     for (size_t bound = 0; bound < 2; bound++) {
@@ -208,7 +202,6 @@ START_TEST(invalid_calls_between_threads_are_refused)
     }
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
-END_TEST
 
 static void *store_id_of_thread(void *arg)
 {
@@ -217,7 +210,7 @@ static void *store_id_of_thread(void *arg)
     return NULL;
 }
 
-START_TEST(telling_a_fiber_of_a_thread_that_has_ended_is_refused)
+TEST(telling_a_fiber_of_a_thread_that_has_ended_is_refused)
 {
     weft_self();
     for (weft_value bound = 0; bound < 2; bound++) {
@@ -225,14 +218,13 @@ START_TEST(telling_a_fiber_of_a_thread_that_has_ended_is_refused)
         ck_assert_int_eq(weft_tell(receiver, 1), -ESRCH);
     }
 }
-END_TEST
 
 static weft_value bound_and_return(void *arg)
 {
     return weft_mailbox_set_bound((size_t)arg);
 }
 
-START_TEST(telling_an_ended_fiber_of_another_thread_is_refused)
+TEST(telling_an_ended_fiber_of_another_thread_is_refused)
 {
     receiver = weft_spin(bound_and_return, as_arg(5));
     weft_await(receiver); /* its bound has ended with it */
@@ -240,7 +232,6 @@ START_TEST(telling_an_ended_fiber_of_another_thread_is_refused)
     weft_mailbox_set_bound(5);
     ck_assert_int_eq(join_meanwhile(start_thread(tell_once, as_arg(1))), -ESRCH);
 }
-END_TEST
 
 /* Disturb a fiber of another thread while its message waits for room. */
 typedef enum disturbance { CANCEL, INTERRUPT, RAISE, TIMEOUT, DISTURBANCES } disturbance;
@@ -300,7 +291,7 @@ static pthread_t start_teller(disturbance kind)
     return thread;
 }
 
-START_TEST(a_sender_interrupted_while_it_waits_has_told_nothing)
+TEST(a_sender_interrupted_while_it_waits_has_told_nothing)
 {
     const weft_value results[] = {-ECANCELED, -77, -EPROTO, -ECANCELED};
     for (disturbance kind = CANCEL; kind < DISTURBANCES; kind++) {
@@ -311,9 +302,8 @@ START_TEST(a_sender_interrupted_while_it_waits_has_told_nothing)
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
 }
-END_TEST
 
-START_TEST(a_sender_interrupted_after_its_message_was_admitted_has_told_it)
+TEST(a_sender_interrupted_after_its_message_was_admitted_has_told_it)
 {
     for (disturbance kind = CANCEL; kind < DISTURBANCES; kind++) {
         pthread_t thread = start_teller(kind);
@@ -325,7 +315,6 @@ START_TEST(a_sender_interrupted_after_its_message_was_admitted_has_told_it)
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
 }
-END_TEST
 
 static void *tell_while_cancelled(void *arg)
 {
@@ -338,14 +327,13 @@ static void *tell_while_cancelled(void *arg)
 }
 
 /* T40 */
-START_TEST(a_cancelled_fiber_does_not_wait_for_a_reply)
+TEST(a_cancelled_fiber_does_not_wait_for_a_reply)
 {
     receiver = weft_self();
     weft_mailbox_set_bound(1);
     ck_assert_int_eq((weft_value)join_thread(start_thread(tell_while_cancelled, NULL)), -ECANCELED);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
-END_TEST
 
 static weft_value bound_and_suspend(void *arg)
 {
@@ -364,7 +352,7 @@ static void *tell_5_and_schedule(void *arg)
     return as_arg(weft_await(f));
 }
 
-START_TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
+TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
 {
     receiver = weft_spin(bound_and_suspend, NULL);
     let_run();
@@ -374,9 +362,8 @@ START_TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
     ck_assert_int_eq(weft_await(receiver), 9);
     ck_assert_int_eq(join_meanwhile(thread), -ESRCH);
 }
-END_TEST
 
-START_TEST(a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver)
+TEST(a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver)
 {
     receiver = weft_spin(bound_and_suspend, NULL);
     let_run();
@@ -387,7 +374,6 @@ START_TEST(a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver)
     weft_cancel(receiver);
     weft_await(receiver);
 }
-END_TEST
 
 static _Atomic weft_fiber bounded; /* a main fiber with a full mailbox */
 static sem_t may_end;
@@ -420,7 +406,7 @@ static void wait_until_full(void)
         weft_snooze();
 }
 
-START_TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
+TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
 {
     pthread_t thread = start_thread(fill_mailbox_and_suspend, NULL);
     wait_until_full();
@@ -431,9 +417,8 @@ START_TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
-END_TEST
 
-START_TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_inbox)
+TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_inbox)
 {
     sem_init(&may_end, 0, 0);
     pthread_t thread = start_thread(fill_mailbox_and_block, NULL);
@@ -448,7 +433,6 @@ START_TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_un
     f[0] = weft_spin(tell_receiver, as_arg(5));
     ck_assert_int_eq(weft_await(f[0]), -ESRCH);
 }
-END_TEST
 
 static void *end_with_waiting_senders(void *arg)
 {
@@ -459,7 +443,7 @@ static void *end_with_waiting_senders(void *arg)
     return NULL;
 }
 
-START_TEST(waiting_messages_of_a_thread_that_ends_are_withdrawn)
+TEST(waiting_messages_of_a_thread_that_ends_are_withdrawn)
 {
     receiver = weft_self();
     weft_mailbox_set_bound(1);
@@ -470,7 +454,6 @@ START_TEST(waiting_messages_of_a_thread_that_ends_are_withdrawn)
     ck_assert_int_eq(weft_receive(), 1);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
-END_TEST
 
 static weft_value end_thread(void *arg)
 {
@@ -499,7 +482,7 @@ static bool is_tsan(void)
     return false;
 }
 
-START_TEST(a_thread_may_end_in_a_fiber_while_its_main_fiber_tells)
+TEST(a_thread_may_end_in_a_fiber_while_its_main_fiber_tells)
 {
     if (is_tsan())
         return;
@@ -515,7 +498,6 @@ START_TEST(a_thread_may_end_in_a_fiber_while_its_main_fiber_tells)
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
 }
-END_TEST
 
 /* A storm: fibers of several threads tell with short timeouts. */
 #define TELLERS 5
@@ -548,7 +530,7 @@ static void *tell_by_many_fibers(void *arg)
     return as_arg(weft_await_all(f, TELLERS, NULL));
 }
 
-START_TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated)
+TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated)
 {
     weft_value next[SENDERS * TELLERS] = {0};
     pthread_t threads[SENDERS];
@@ -566,32 +548,4 @@ START_TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated)
     for (int i = 0; i < SENDERS; i++)
         ck_assert_int_eq(join_meanwhile(threads[i]), 0);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &messages_of_threads_without_fibers_arrive_in_the_order_of_each_thread,
-    &threads_without_fibers_wait_for_room_in_a_bounded_mailbox,
-    &messages_of_fibers_of_other_threads_arrive_with_any_bound,
-    &the_order_of_each_sender_is_kept_while_the_bound_changes,
-    &a_message_of_a_thread_that_ends_at_once_arrives,
-    &two_threads_with_bounded_mailboxes_exchange_messages,
-    &invalid_calls_between_threads_are_refused,
-    &telling_a_fiber_of_a_thread_that_has_ended_is_refused,
-    &telling_an_ended_fiber_of_another_thread_is_refused,
-    &a_sender_interrupted_while_it_waits_has_told_nothing,
-    &a_sender_interrupted_after_its_message_was_admitted_has_told_it,
-    &a_cancelled_fiber_does_not_wait_for_a_reply,
-    &a_waiting_sender_gets_esrch_when_the_receiver_ends,
-    &a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver,
-    &a_waiting_sender_gets_esrch_when_the_receiving_thread_ends,
-    &a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_inbox,
-    &waiting_messages_of_a_thread_that_ends_are_withdrawn,
-    &a_thread_may_end_in_a_fiber_while_its_main_fiber_tells,
-    &in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated,
-};
-
-int main(void)
-{
-    return run_suite("remote_tell", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,6 @@
 /* weft_try_tell between threads: bounds, order, limits, and the end of the receiver. */
 #include "support/random.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +41,7 @@ static void assert_received(weft_value first, weft_value n)
         ck_assert_int_eq(weft_receive(), first + i);
 }
 
-START_TEST(a_bounded_mailbox_accepts_as_many_messages_as_it_has_space)
+TEST(a_bounded_mailbox_accepts_as_many_messages_as_it_has_space)
 {
     receiver = weft_self();
     for (weft_value bound = 1; bound < 6; bound++) {
@@ -56,9 +56,8 @@ START_TEST(a_bounded_mailbox_accepts_as_many_messages_as_it_has_space)
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
 }
-END_TEST
 
-START_TEST(messages_of_the_own_thread_leave_less_space)
+TEST(messages_of_the_own_thread_leave_less_space)
 {
     receiver = weft_self();
     weft_mailbox_set_bound(5);
@@ -67,9 +66,8 @@ START_TEST(messages_of_the_own_thread_leave_less_space)
     ck_assert_int_eq(in_thread(try_until_refused, as_arg(3)), 3);
     assert_received(1, 5);
 }
-END_TEST
 
-START_TEST(the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound)
+TEST(the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound)
 {
     weft_mailbox_set_bound(1);
     weft_fiber unbounded = weft_spin(sleep_forever, NULL);
@@ -82,9 +80,8 @@ START_TEST(the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound)
     weft_cancel(unbounded);
     weft_await(unbounded);
 }
-END_TEST
 
-START_TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
+TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
 {
     receiver = weft_self();
     weft_mailbox_set_bound(2);
@@ -101,7 +98,6 @@ START_TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
     ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 2);
     assert_received(20, 2);
 }
-END_TEST
 
 static void *try_twice_then_tell(void *arg)
 {
@@ -111,7 +107,7 @@ static void *try_twice_then_tell(void *arg)
     return as_arg(rc < 0 ? rc : weft_tell(receiver, 12));
 }
 
-START_TEST(a_told_message_arrives_after_the_messages_that_wait_for_space)
+TEST(a_told_message_arrives_after_the_messages_that_wait_for_space)
 {
     receiver = weft_self();
     weft_mailbox_set_bound(2);
@@ -119,14 +115,13 @@ START_TEST(a_told_message_arrives_after_the_messages_that_wait_for_space)
     assert_received(10, 3);
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
-END_TEST
 
 static void *try_once(void *value)
 {
     return as_arg(weft_try_tell(receiver, (weft_value)value));
 }
 
-START_TEST(messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space)
+TEST(messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space)
 {
     receiver = weft_self();
     weft_mailbox_set_bound(1);
@@ -138,7 +133,6 @@ START_TEST(messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_
     let_run();
     assert_received(9, 3);
 }
-END_TEST
 
 /* Send with both calls, in random order. A refused message is sent again. */
 static void *send_a_thousand(void *arg)
@@ -192,21 +186,19 @@ static void exchange(weft_value bound, bool must_change)
         ck_assert_int_eq((weft_value)join_thread(threads[i]), 0);
 }
 
-START_TEST(the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded)
+TEST(the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded)
 {
     exchange(1, false);
     exchange(3, false);
 }
-END_TEST
 
-START_TEST(the_order_of_each_sender_is_kept_without_a_bound_and_while_the_bound_changes)
+TEST(the_order_of_each_sender_is_kept_without_a_bound_and_while_the_bound_changes)
 {
     receiver_bound = 0;
     exchange(0, true);
 }
-END_TEST
 
-START_TEST(an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full)
+TEST(an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full)
 {
     receiver = weft_self();
     let_run();
@@ -216,7 +208,6 @@ START_TEST(an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full)
     ck_assert_int_eq(in_thread(try_once, as_arg(5)), 0);
     assert_received(5, 1);
 }
-END_TEST
 
 static void *store_id(void *arg)
 {
@@ -232,7 +223,7 @@ static void *refused_calls(void *arg)
     return as_arg(is_right ? 0 : 1);
 }
 
-START_TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
+TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
 {
     receiver = weft_self();
     ck_assert_int_eq(in_thread(refused_calls, NULL), 0);
@@ -247,7 +238,6 @@ START_TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
         ck_assert_int_eq(in_thread(try_once, as_arg(1)), -ESRCH);
     }
 }
-END_TEST
 
 static void *try_without_switching(void *arg)
 {
@@ -258,7 +248,7 @@ static void *try_without_switching(void *arg)
     return as_arg(rc);
 }
 
-START_TEST(the_call_never_switches)
+TEST(the_call_never_switches)
 {
     receiver = weft_self();
     for (size_t bound = 0; bound < 2; bound++) {
@@ -267,7 +257,6 @@ START_TEST(the_call_never_switches)
         assert_received(4, 1);
     }
 }
-END_TEST
 
 /* Bound the mailbox, fill it, and wait. After a restart, receive one message. */
 static weft_value fill_and_suspend(void *runs)
@@ -293,7 +282,7 @@ static weft_fiber spin_with_delayed_messages(int *runs)
     return f;
 }
 
-START_TEST(messages_that_wait_for_space_are_discarded_with_their_receiver)
+TEST(messages_that_wait_for_space_are_discarded_with_their_receiver)
 {
     int runs;
     weft_fiber f = spin_with_delayed_messages(&runs);
@@ -301,9 +290,8 @@ START_TEST(messages_that_wait_for_space_are_discarded_with_their_receiver)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(in_thread(try_once, as_arg(5)), -ESRCH);
 }
-END_TEST
 
-START_TEST(messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiver)
+TEST(messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiver)
 {
     int runs;
     weft_fiber f = spin_with_delayed_messages(&runs);
@@ -311,7 +299,6 @@ START_TEST(messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiv
     ck_assert_int_eq(weft_await(f), 10);
     ck_assert_int_eq(runs, 2);
 }
-END_TEST
 
 /* TSan does not support threads in a child of fork. */
 static bool is_tsan(void)
@@ -326,7 +313,7 @@ static bool is_tsan(void)
     return false;
 }
 
-START_TEST(in_a_child_of_weft_fork_the_places_of_lost_messages_are_free)
+TEST(in_a_child_of_weft_fork_the_places_of_lost_messages_are_free)
 {
     if (is_tsan())
         return;
@@ -343,27 +330,4 @@ START_TEST(in_a_child_of_weft_fork_the_places_of_lost_messages_are_free)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
     assert_received(10, 3);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_bounded_mailbox_accepts_as_many_messages_as_it_has_space,
-    &messages_of_the_own_thread_leave_less_space,
-    &the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound,
-    &accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox,
-    &a_told_message_arrives_after_the_messages_that_wait_for_space,
-    &messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space,
-    &the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded,
-    &the_order_of_each_sender_is_kept_without_a_bound_and_while_the_bound_changes,
-    &an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full,
-    &calls_with_an_error_code_or_without_a_living_fiber_are_refused,
-    &the_call_never_switches,
-    &messages_that_wait_for_space_are_discarded_with_their_receiver,
-    &messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiver,
-    &in_a_child_of_weft_fork_the_places_of_lost_messages_are_free,
-};
-
-int main(void)
-{
-    return run_suite("remote_try_tell", tests, COUNT_OF(tests));
 }

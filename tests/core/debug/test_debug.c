@@ -1,5 +1,5 @@
 /* Tests of names, fiber information, walks, dumps, backtraces, and CPU time. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <time.h>
 
@@ -11,7 +11,7 @@
 #endif
 
 /* T17 */
-START_TEST(a_name_is_copied_and_cut_to_31_bytes)
+TEST(a_name_is_copied_and_cut_to_31_bytes)
 {
     char name[64];
     memset(name, 'n', sizeof name - 1);
@@ -28,10 +28,9 @@ START_TEST(a_name_is_copied_and_cut_to_31_bytes)
     ck_assert_str_eq(weft_name_of(f), "short");
     weft_await(f);
 }
-END_TEST
 
 /* T17, T19 */
-START_TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
+TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
 {
     weft_fiber f = weft_spin(return_arg, NULL);
     ck_assert_str_eq(weft_name_of(f), "");
@@ -42,10 +41,9 @@ START_TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
     ck_assert_int_eq(weft_set_name(f, "late"), -ESRCH);
     ck_assert_str_eq(weft_name_of(weft_main()), "main");
 }
-END_TEST
 
 /* T17, T20 */
-START_TEST(a_new_fiber_does_not_have_the_name_of_a_previous_fiber)
+TEST(a_new_fiber_does_not_have_the_name_of_a_previous_fiber)
 {
     for (int i = 0; i < 10; i++)
         weft_await(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"}));
@@ -53,7 +51,6 @@ START_TEST(a_new_fiber_does_not_have_the_name_of_a_previous_fiber)
     ck_assert_str_eq(weft_name_of(f), "");
     weft_await(f);
 }
-END_TEST
 
 static weft_value sleep_briefly(void *arg)
 {
@@ -62,7 +59,7 @@ static weft_value sleep_briefly(void *arg)
 }
 
 /* T20 */
-START_TEST(the_info_of_a_waiting_fiber)
+TEST(the_info_of_a_waiting_fiber)
 {
     weft_spin_options options = {.name = "sleeper", .stack_bytes = 128 << 10, .is_daemon = true};
     weft_fiber other = weft_spin(sleep_briefly, NULL);
@@ -86,10 +83,9 @@ START_TEST(the_info_of_a_waiting_fiber)
     ck_assert(i.is_parked);
     weft_unpark(f);
 }
-END_TEST
 
 /* T20 */
-START_TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
+TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
 {
     weft_info i;
     ck_assert_int_eq(weft_info_of(weft_main(), &i), 0);
@@ -111,7 +107,6 @@ START_TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
     ck_assert_int_eq(weft_info_of(f, &i), -ESRCH);
     ck_assert_int_eq(weft_info_of(0, &i), -ESRCH);
 }
-END_TEST
 
 static void assert_waits_for(weft_fiber f, const char *reason)
 {
@@ -122,7 +117,7 @@ static void assert_waits_for(weft_fiber f, const char *reason)
 }
 
 /* T20 */
-START_TEST(every_kind_of_wait_has_a_reason)
+TEST(every_kind_of_wait_has_a_reason)
 {
     int fd[2];
     weft_pipe(fd);
@@ -139,7 +134,6 @@ START_TEST(every_kind_of_wait_has_a_reason)
     weft_close(fd[1]);
     ck_assert_int_eq(weft_await(reader), -EBADF);
 }
-END_TEST
 
 static weft_value spin_two_and_suspend(void *arg)
 {
@@ -166,7 +160,7 @@ static void spin_tree(void)
 }
 
 /* T20 */
-START_TEST(a_walk_visits_live_fibers_parents_before_children)
+TEST(a_walk_visits_live_fibers_parents_before_children)
 {
     int left = 100;
     spin_tree();
@@ -174,20 +168,18 @@ START_TEST(a_walk_visits_live_fibers_parents_before_children)
     ck_assert_trail("main a a1 a2 b ");
     ck_assert_int_eq(weft_walk(NULL, NULL), -EINVAL);
 }
-END_TEST
 
 /* T20 */
-START_TEST(a_walk_ends_when_the_callback_returns_nonzero)
+TEST(a_walk_ends_when_the_callback_returns_nonzero)
 {
     int left = 3;
     spin_tree();
     ck_assert_int_eq(weft_walk(mark_name, &left), 42);
     ck_assert_trail("main a a1 ");
 }
-END_TEST
 
 /* T20, T23 */
-START_TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
+TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
 {
     FILE *file = tmpfile();
     spin_tree();
@@ -211,14 +203,12 @@ START_TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
     snprintf(id, sizeof id, "#%llu ", (unsigned long long)i.id);
     ck_assert_ptr_nonnull(strstr(text, id));
 }
-END_TEST
 
 /* T20 */
-START_TEST(a_dump_to_a_bad_descriptor_is_an_error)
+TEST(a_dump_to_a_bad_descriptor_is_an_error)
 {
     ck_assert_int_eq(weft_dump(-1), -EBADF);
 }
-END_TEST
 
 /* The return addresses of the two functions below, one in each of their callers. */
 static void *outer_returns_to, *inner_returns_to;
@@ -257,7 +247,7 @@ static int find_frame(void *const *frames, int n, const void *address)
 }
 
 /* T21 */
-START_TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
+TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
 {
     if (!HAS_BACKTRACES)
         return;
@@ -275,7 +265,6 @@ START_TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_f
     ck_assert_int_eq(weft_await(f), 7); /* the backtrace did not change the fiber */
     ck_assert_int_eq(weft_backtrace(f, frames, COUNT_OF(frames)), -ESRCH);
 }
-END_TEST
 
 static void *own_frames[32];
 
@@ -293,14 +282,13 @@ static weft_value trace_nested(void *arg)
 }
 
 /* T21 */
-START_TEST(a_fiber_can_have_its_own_backtrace)
+TEST(a_fiber_can_have_its_own_backtrace)
 {
     int n = (int)weft_await(weft_spin(trace_nested, NULL));
     ck_assert_int_ge(n, 3);
     ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
     ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
 }
-END_TEST
 
 static weft_value trace_main(void *arg)
 {
@@ -314,7 +302,7 @@ static weft_value await_tracer(void)
 }
 
 /* T21 */
-START_TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
+TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
 {
     if (!HAS_BACKTRACES)
         return;
@@ -323,10 +311,9 @@ START_TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
     ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
     ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
 }
-END_TEST
 
 /* T21, T23, T24 */
-START_TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
+TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
 {
     void *frames[8];
     weft_fiber fresh = weft_new(return_arg, NULL), spun = weft_spin(return_arg, NULL);
@@ -337,7 +324,6 @@ START_TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
     ck_assert_int_eq(weft_backtrace(spun, frames, 8), 0);
     ck_assert_int_eq(weft_backtrace(0, frames, 8), -ESRCH);
 }
-END_TEST
 
 static weft_value snooze_often(void *arg)
 {
@@ -349,13 +335,12 @@ static weft_value snooze_often(void *arg)
 }
 
 /* T13 */
-START_TEST(the_switches_of_each_fiber_are_counted_from_0)
+TEST(the_switches_of_each_fiber_are_counted_from_0)
 {
     ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(5))), 5);
     ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(0))), 0);
     ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(100))), 100);
 }
-END_TEST
 
 static weft_value burn_then_suspend(void *arg)
 {
@@ -367,7 +352,7 @@ static weft_value burn_then_suspend(void *arg)
 }
 
 /* T103 */
-START_TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
+TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
 {
     weft_info i;
     weft_fiber f = weft_spin(burn_then_suspend, NULL), idle = weft_spin(suspend, NULL);
@@ -389,7 +374,6 @@ START_TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
     ck_assert_int_eq(i.state, WEFT_DEAD);
     ck_assert_double_eq(i.cpu_s, busy_s);
 }
-END_TEST
 
 static void count_idle(void *arg)
 {
@@ -397,7 +381,7 @@ static void count_idle(void *arg)
 }
 
 /* P13 */
-START_TEST(the_idle_function_is_called_before_each_wait_and_at_no_other_time)
+TEST(the_idle_function_is_called_before_each_wait_and_at_no_other_time)
 {
     int calls = 0;
     weft_on_idle(count_idle, &calls);
@@ -411,30 +395,4 @@ START_TEST(the_idle_function_is_called_before_each_wait_and_at_no_other_time)
     weft_on_idle(NULL, NULL);
     weft_sleep(0.001);
     ck_assert_int_eq(calls, 5);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_name_is_copied_and_cut_to_31_bytes,
-    &a_fiber_may_have_no_name_and_an_awaited_fiber_has_none,
-    &a_new_fiber_does_not_have_the_name_of_a_previous_fiber,
-    &the_info_of_a_waiting_fiber,
-    &the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber,
-    &every_kind_of_wait_has_a_reason,
-    &a_walk_visits_live_fibers_parents_before_children,
-    &a_walk_ends_when_the_callback_returns_nonzero,
-    &a_dump_shows_the_tree_with_names_states_and_reasons,
-    &a_dump_to_a_bad_descriptor_is_an_error,
-    &the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first,
-    &a_fiber_can_have_its_own_backtrace,
-    &the_backtrace_of_a_waiting_main_fiber_has_its_functions_too,
-    &fibers_that_never_ran_or_have_ended_have_no_backtrace,
-    &the_switches_of_each_fiber_are_counted_from_0,
-    &a_busy_fiber_has_cpu_time_while_accounting_is_on,
-    &the_idle_function_is_called_before_each_wait_and_at_no_other_time,
-};
-
-int main(void)
-{
-    return run_suite("debug", tests, COUNT_OF(tests));
 }

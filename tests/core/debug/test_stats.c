@@ -3,6 +3,7 @@
 #include "support/result_support.h"
 
 #include "core/cord/fork_support.h"
+#include "support/suite.h"
 
 #include <sched.h>
 
@@ -39,7 +40,7 @@ static void assert_not_decreased(const weft_counters *before, const weft_counter
 }
 
 /* P15 */
-START_TEST(counters_of_events_increase_and_reading_does_not_reset_them)
+TEST(counters_of_events_increase_and_reading_does_not_reset_them)
 {
     weft_counters before = own_counters();
     for (int i = 0; i < 10; i++)
@@ -59,7 +60,6 @@ START_TEST(counters_of_events_increase_and_reading_does_not_reset_them)
     ck_assert_uint_le(second.polls_blocking, second.polls);
     ck_assert_uint_eq(second.runnable_max, first.runnable_max);
 }
-END_TEST
 
 static weft_value sleep_briefly(void *arg)
 {
@@ -68,7 +68,7 @@ static weft_value sleep_briefly(void *arg)
 }
 
 /* P15, T48, T56 */
-START_TEST(counters_of_resources_show_the_current_number)
+TEST(counters_of_resources_show_the_current_number)
 {
     int fd[2];
     weft_pipe(fd);
@@ -89,7 +89,6 @@ START_TEST(counters_of_resources_show_the_current_number)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 /* Other cords. */
 
@@ -103,7 +102,7 @@ static weft_value snooze_until_cancelled(void *arg)
     return rc;
 }
 
-START_TEST(counters_of_a_busy_cord_increase_and_never_decrease)
+TEST(counters_of_a_busy_cord_increase_and_never_decrease)
 {
     weft_cord cord = start_cord(snooze_until_cancelled, NULL);
     weft_counters last = counters_of(cord);
@@ -117,7 +116,6 @@ START_TEST(counters_of_a_busy_cord_increase_and_never_decrease)
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
-END_TEST
 
 #define RECEIVERS 7
 
@@ -133,7 +131,7 @@ static weft_value spin_receivers(void *arg)
 }
 
 /* The cord waits, and nothing wakes it. */
-START_TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
+TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
 {
     int fd[2];
     weft_counters own = own_counters();
@@ -152,7 +150,6 @@ START_TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
     weft_close(fd[0]); /* fails on sim, where the pipe belongs to the cord */
     weft_close(fd[1]);
 }
-END_TEST
 
 static weft_value account_and_wait(void *arg)
 {
@@ -161,7 +158,7 @@ static weft_value account_and_wait(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(idle_time_of_a_sleeping_cord_increases)
+TEST(idle_time_of_a_sleeping_cord_increases)
 {
     if (is_sim())
         return; /* a wait takes no time */
@@ -180,7 +177,6 @@ START_TEST(idle_time_of_a_sleeping_cord_increases)
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
     ck_assert_double_eq(counters_total().idle_s, 0);
 }
-END_TEST
 
 static weft_value read_other_counters(void *cord)
 {
@@ -189,7 +185,7 @@ static weft_value read_other_counters(void *cord)
     return rc < 0 ? rc : (weft_value)c.fibers;
 }
 
-START_TEST(the_main_thread_is_a_cord_with_counters_too)
+TEST(the_main_thread_is_a_cord_with_counters_too)
 {
     weft_cord self = weft_cord_self();
     weft_fiber f = weft_spin(suspend, NULL);
@@ -204,7 +200,6 @@ START_TEST(the_main_thread_is_a_cord_with_counters_too)
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
 }
-END_TEST
 
 static void *read_without_fibers(void *arg)
 {
@@ -215,7 +210,7 @@ static void *read_without_fibers(void *arg)
     return NULL;
 }
 
-START_TEST(a_plain_thread_can_read_counters_and_does_not_become_a_cord)
+TEST(a_plain_thread_can_read_counters_and_does_not_become_a_cord)
 {
     weft_counters before = counters_total();
     join_thread(start_thread(read_without_fibers, id_arg(weft_cord_self())));
@@ -223,7 +218,6 @@ START_TEST(a_plain_thread_can_read_counters_and_does_not_become_a_cord)
     ck_assert_uint_eq(after.stacks, before.stacks);
     ck_assert_uint_eq(after.polls, before.polls);
 }
-END_TEST
 
 /* The sum of all cords. */
 
@@ -236,7 +230,7 @@ static weft_value snooze_and_count(void *arg)
     return weft_stats(arg);
 }
 
-START_TEST(the_sum_includes_ended_cords)
+TEST(the_sum_includes_ended_cords)
 {
     weft_counters before = counters_total(), cord;
     for (int i = 1; i <= 3; i++) {
@@ -249,7 +243,6 @@ START_TEST(the_sum_includes_ended_cords)
         ck_assert_uint_eq(total.fibers, 0);
     }
 }
-END_TEST
 
 #define SHORT_CORDS (IS_SLOW ? 50 : 300)
 
@@ -262,7 +255,7 @@ static weft_value run_short_cords(void *arg)
     return 0;
 }
 
-START_TEST(the_sum_never_decreases_while_cords_start_and_end)
+TEST(the_sum_never_decreases_while_cords_start_and_end)
 {
     atomic_bool is_over = false;
     weft_cord cord = start_cord(run_short_cords, &is_over);
@@ -275,9 +268,8 @@ START_TEST(the_sum_never_decreases_while_cords_start_and_end)
     ck_assert_int_eq(weft_cord_join(cord), 0);
     ck_assert_uint_ge(counters_total().switches, (uint64_t)SHORT_CORDS * SNOOZES);
 }
-END_TEST
 
-START_TEST(a_cord_that_has_ended_has_no_counters)
+TEST(a_cord_that_has_ended_has_no_counters)
 {
     weft_counters c;
     weft_cord ended = start_cord(return_arg, NULL);
@@ -295,9 +287,8 @@ START_TEST(a_cord_that_has_ended_has_no_counters)
     weft_cord_cancel(later);
     ck_assert_int_eq(weft_cord_join(later), -ECANCELED);
 }
-END_TEST
 
-START_TEST(a_forked_process_counts_only_its_own_cords)
+TEST(a_forked_process_counts_only_its_own_cords)
 {
     weft_counters c;
     ck_assert_int_eq(weft_cord_join(start_cord(snooze_and_count, &c)), 0);
@@ -315,7 +306,6 @@ START_TEST(a_forked_process_counts_only_its_own_cords)
     weft_cord_cancel(other);
     ck_assert_int_eq(weft_cord_join(other), -ECANCELED);
 }
-END_TEST
 
 /* Sizes of results. */
 
@@ -339,31 +329,10 @@ static int fill_stats_total(void *out, size_t size)
     return weft__stats_total(out, size);
 }
 
-START_TEST(results_for_programs_with_older_and_newer_headers_have_their_size)
+TEST(results_for_programs_with_older_and_newer_headers_have_their_size)
 {
     assert_result_is_sized(sizeof(weft_info), fill_info);
     assert_result_is_sized(sizeof(weft_counters), fill_stats);
     assert_result_is_sized(sizeof(weft_counters), fill_stats_of);
     assert_result_is_sized(sizeof(weft_counters), fill_stats_total);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &counters_of_events_increase_and_reading_does_not_reset_them,
-    &counters_of_resources_show_the_current_number,
-    &counters_of_a_busy_cord_increase_and_never_decrease,
-    &resources_of_a_sleeping_cord_are_visible_to_other_cords,
-    &idle_time_of_a_sleeping_cord_increases,
-    &the_main_thread_is_a_cord_with_counters_too,
-    &a_plain_thread_can_read_counters_and_does_not_become_a_cord,
-    &the_sum_includes_ended_cords,
-    &the_sum_never_decreases_while_cords_start_and_end,
-    &a_cord_that_has_ended_has_no_counters,
-    &a_forked_process_counts_only_its_own_cords,
-    &results_for_programs_with_older_and_newer_headers_have_their_size,
-};
-
-int main(void)
-{
-    return run_suite("stats", tests, COUNT_OF(tests));
 }

@@ -2,7 +2,7 @@
  * Tests of the watchdog: the fibers that it reports, the contents and the number of reports, and
  * its absence unless started. The tests read reports from a pipe that replaces stderr.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -106,7 +106,7 @@ static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
     return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
 }
 
-START_TEST(a_busy_fiber_is_reported_with_its_name_and_a_backtrace)
+TEST(a_busy_fiber_is_reported_with_its_name_and_a_backtrace)
 {
     catch_reports();
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
@@ -119,9 +119,8 @@ START_TEST(a_busy_fiber_is_reported_with_its_name_and_a_backtrace)
     ck_assert(is_reported("has not switched for 0."));
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
-START_TEST(a_busy_main_fiber_is_reported_too)
+TEST(a_busy_main_fiber_is_reported_too)
 {
     catch_reports();
     weft_self();
@@ -130,7 +129,6 @@ START_TEST(a_busy_main_fiber_is_reported_too)
     ck_assert(is_reported("'main' of thread"));
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
 static atomic_bool is_logged;
 static pid_t log_thread;
@@ -146,7 +144,7 @@ static void note_report(int level, const char *text, void *arg)
     atomic_store(&is_logged, true);
 }
 
-START_TEST(a_report_goes_to_the_log_function_as_one_text_from_another_thread)
+TEST(a_report_goes_to_the_log_function_as_one_text_from_another_thread)
 {
     weft_self();
     weft_set_log(note_report, NULL);
@@ -159,7 +157,6 @@ START_TEST(a_report_goes_to_the_log_function_as_one_text_from_another_thread)
     ck_assert_ptr_nonnull(strstr(log_text, "has not switched for 0."));
     ck_assert_int_ne(log_text[strlen(log_text) - 1], '\n');
 }
-END_TEST
 
 /* A thread with a fiber that blocks it until the test resumes it. */
 typedef struct blocker {
@@ -205,7 +202,7 @@ static void join_blocker(blocker *b)
     ck_assert_ptr_null(result);
 }
 
-START_TEST(a_fiber_that_blocks_another_thread_is_reported_with_that_thread)
+TEST(a_fiber_that_blocks_another_thread_is_reported_with_that_thread)
 {
     catch_reports();
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
@@ -220,9 +217,8 @@ START_TEST(a_fiber_that_blocks_another_thread_is_reported_with_that_thread)
     ck_assert_msg(is_reported(text), "no %s in %s", text, stderr_text);
     ck_assert_uint_eq(count_in(stderr_text, "has not switched"), 1);
 }
-END_TEST
 
-START_TEST(threads_that_stall_at_the_same_time_are_all_reported)
+TEST(threads_that_stall_at_the_same_time_are_all_reported)
 {
     catch_reports();
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
@@ -237,10 +233,9 @@ START_TEST(threads_that_stall_at_the_same_time_are_all_reported)
     ck_assert_int_eq(weft_watchdog(0), 0);
     ck_assert(is_reported("'one' of") && is_reported("'two' of") && is_reported("'three' of"));
 }
-END_TEST
 
 /* The second stall of the other thread proves that there was time to report this thread twice. */
-START_TEST(each_stall_is_reported_once)
+TEST(each_stall_is_reported_once)
 {
     catch_reports();
     weft_self();
@@ -260,7 +255,6 @@ START_TEST(each_stall_is_reported_once)
     block_until_reported("'main' of", 2);
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
 static atomic_bool is_over;
 
@@ -305,22 +299,20 @@ static void assert_not_reported(weft_value (*fn)(void *arg), weft_fiber waker)
     ck_assert_uint_eq(count_in(stderr_text, "has not switched"), 3);
 }
 
-START_TEST(fibers_that_snooze_are_not_reported)
+TEST(fibers_that_snooze_are_not_reported)
 {
     catch_reports();
     weft_fiber f = weft_spin(snooze_until_over, NULL);
     assert_not_reported(snooze_until_over, 0);
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-START_TEST(fibers_that_snooze_are_not_reported_while_their_time_is_measured)
+TEST(fibers_that_snooze_are_not_reported_while_their_time_is_measured)
 {
     catch_reports();
     weft_account(true);
     assert_not_reported(snooze_until_over, 0);
 }
-END_TEST
 
 /* Makes the thread wait in one poll. On sim the time passes at once. */
 static weft_value sleep_for_an_hour(void *arg)
@@ -329,7 +321,7 @@ static weft_value sleep_for_an_hour(void *arg)
     return weft_sleep(3600);
 }
 
-START_TEST(a_thread_that_waits_in_its_backend_is_not_reported)
+TEST(a_thread_that_waits_in_its_backend_is_not_reported)
 {
     catch_reports();
     weft_fiber f = weft_spin(sleep_for_an_hour, NULL);
@@ -337,7 +329,6 @@ START_TEST(a_thread_that_waits_in_its_backend_is_not_reported)
     weft_stop(f, 0);
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
 static bool has_watchdog_thread(void)
 {
@@ -379,7 +370,7 @@ static int signal_in_use(void)
     return 0;
 }
 
-START_TEST(the_watchdog_has_a_thread_and_a_handler_only_while_it_is_on)
+TEST(the_watchdog_has_a_thread_and_a_handler_only_while_it_is_on)
 {
     weft_self();
     ck_assert(!has_watchdog_thread());
@@ -395,9 +386,8 @@ START_TEST(the_watchdog_has_a_thread_and_a_handler_only_while_it_is_on)
     }
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
-START_TEST(the_last_call_sets_the_limit)
+TEST(the_last_call_sets_the_limit)
 {
     catch_reports();
     weft_self();
@@ -407,9 +397,8 @@ START_TEST(the_last_call_sets_the_limit)
     ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
-START_TEST(invalid_limits_are_refused)
+TEST(invalid_limits_are_refused)
 {
     ck_assert_int_eq(weft_watchdog(-1), -EINVAL);
     ck_assert_any_error(-EINVAL);
@@ -418,14 +407,13 @@ START_TEST(invalid_limits_are_refused)
     ck_assert_int_eq(weft_watchdog(1e300), 0); /* beyond the range of the clock: never */
     ck_assert(!has_watchdog_thread());
 }
-END_TEST
 
 static void ignore(int number)
 {
     (void)number;
 }
 
-START_TEST(a_signal_that_the_program_uses_is_left_alone)
+TEST(a_signal_that_the_program_uses_is_left_alone)
 {
     struct sigaction before;
     signal(SIGRTMAX - 1, ignore);
@@ -442,9 +430,8 @@ START_TEST(a_signal_that_the_program_uses_is_left_alone)
     sigaction(SIGRTMAX - 3, NULL, &before);
     ck_assert(before.sa_handler == ignore);
 }
-END_TEST
 
-START_TEST(without_a_free_signal_there_is_no_watchdog)
+TEST(without_a_free_signal_there_is_no_watchdog)
 {
     for (int number = SIGRTMIN; number < SIGRTMAX; number++)
         signal(number, ignore);
@@ -454,10 +441,9 @@ START_TEST(without_a_free_signal_there_is_no_watchdog)
     ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
 /* A signal that the thread never took must not arrive later, when it is no longer handled. */
-START_TEST(a_thread_that_blocks_signals_is_reported_without_backtrace)
+TEST(a_thread_that_blocks_signals_is_reported_without_backtrace)
 {
     catch_reports();
     weft_set_name(weft_self(), "deaf");
@@ -476,7 +462,6 @@ START_TEST(a_thread_that_blocks_signals_is_reported_without_backtrace)
     compute_until_reported("backtrace:");
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
 static int watch_in_the_child(void)
 {
@@ -496,7 +481,7 @@ static int watch_in_the_child(void)
 #define HAS_ASAN false
 #endif
 
-START_TEST(a_child_of_fork_has_no_watchdog_but_may_start_one)
+TEST(a_child_of_fork_has_no_watchdog_but_may_start_one)
 {
     if (HAS_TSAN || HAS_ASAN)
         return;
@@ -512,9 +497,8 @@ START_TEST(a_child_of_fork_has_no_watchdog_but_may_start_one)
     ck_assert_int_eq(signal_in_use(), SIGRTMAX - 1);
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
-END_TEST
 
-START_TEST(the_watchdog_thread_does_not_count_as_a_wake_source)
+TEST(the_watchdog_thread_does_not_count_as_a_wake_source)
 {
     if (HAS_TSAN)
         return;
@@ -523,7 +507,6 @@ START_TEST(the_watchdog_thread_does_not_count_as_a_wake_source)
     catch_reports();
     ck_assert_int_eq(weft_await(weft_spin(suspend, NULL)), -EDEADLK);
 }
-END_TEST
 
 static int return_with_watchdog_on(void)
 {
@@ -538,13 +521,12 @@ static int end_main_with_watchdog_on(void)
     pthread_exit(NULL);
 }
 
-START_TEST(a_process_can_end_while_the_watchdog_is_on)
+TEST(a_process_can_end_while_the_watchdog_is_on)
 {
     assert_silent(run_apart(return_with_watchdog_on), 0);
     if (!HAS_TSAN) /* leak checkers report memory that only main's stack points to */
         ck_assert_int_ge(run_apart(end_main_with_watchdog_on)->status, 0);
 }
-END_TEST
 
 static void *turn_on_and_off(void *arg)
 {
@@ -555,7 +537,7 @@ static void *turn_on_and_off(void *arg)
 }
 
 /* In any order, the last call turns it off. */
-START_TEST(several_threads_may_turn_the_watchdog_on_and_off)
+TEST(several_threads_may_turn_the_watchdog_on_and_off)
 {
     catch_reports();
     pthread_t threads[4];
@@ -572,32 +554,4 @@ START_TEST(several_threads_may_turn_the_watchdog_on_and_off)
     ck_assert_int_eq(signal_in_use(), 0);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_busy_fiber_is_reported_with_its_name_and_a_backtrace,
-    &a_busy_main_fiber_is_reported_too,
-    &a_report_goes_to_the_log_function_as_one_text_from_another_thread,
-    &a_fiber_that_blocks_another_thread_is_reported_with_that_thread,
-    &threads_that_stall_at_the_same_time_are_all_reported,
-    &each_stall_is_reported_once,
-    &fibers_that_snooze_are_not_reported,
-    &fibers_that_snooze_are_not_reported_while_their_time_is_measured,
-    &a_thread_that_waits_in_its_backend_is_not_reported,
-    &the_watchdog_has_a_thread_and_a_handler_only_while_it_is_on,
-    &the_last_call_sets_the_limit,
-    &invalid_limits_are_refused,
-    &a_signal_that_the_program_uses_is_left_alone,
-    &without_a_free_signal_there_is_no_watchdog,
-    &a_thread_that_blocks_signals_is_reported_without_backtrace,
-    &a_child_of_fork_has_no_watchdog_but_may_start_one,
-    &the_watchdog_thread_does_not_count_as_a_wake_source,
-    &a_process_can_end_while_the_watchdog_is_on,
-    &several_threads_may_turn_the_watchdog_on_and_off,
-};
-
-int main(void)
-{
-    return run_suite("watchdog", tests, COUNT_OF(tests));
 }

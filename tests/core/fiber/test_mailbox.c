@@ -1,5 +1,5 @@
 /* Tests of mailboxes: order, bounds, and messages at the end of the sender or the receiver. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static void mark_number(const char *what, weft_value n)
 {
@@ -52,7 +52,7 @@ static void schedule_receiver(void)
 }
 
 /* P49 */
-START_TEST(messages_arrive_in_the_order_in_which_they_were_sent)
+TEST(messages_arrive_in_the_order_in_which_they_were_sent)
 {
     weft_fiber self = weft_self();
     for (int i = 0; i < 100; i++)
@@ -63,10 +63,9 @@ START_TEST(messages_arrive_in_the_order_in_which_they_were_sent)
     ck_assert_int_eq(weft_mailbox_count(self), 0);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
-END_TEST
 
 /* P49 */
-START_TEST(messages_sent_before_the_fiber_runs_are_stored)
+TEST(messages_sent_before_the_fiber_runs_are_stored)
 {
     weft_fiber f = weft_spin(receive_one, NULL);
     ck_assert_int_eq(weft_tell(f, 7), 0);
@@ -77,10 +76,9 @@ START_TEST(messages_sent_before_the_fiber_runs_are_stored)
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_await(f), 8);
 }
-END_TEST
 
 /* P49 */
-START_TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
+TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
 {
     weft_fiber f = weft_spin(receive_one, NULL);
     let_run();
@@ -93,10 +91,9 @@ START_TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
     ck_assert_int_eq(weft_mailbox_count(f), 1);
     ck_assert_int_eq(weft_await(f), 5);
 }
-END_TEST
 
 /* P49 */
-START_TEST(an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail)
+TEST(an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail)
 {
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_tell(self, -EIO), -EINVAL);
@@ -108,9 +105,8 @@ START_TEST(an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail)
     ck_assert_int_eq(weft_schedule(f, -EIO), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
 }
-END_TEST
 
-START_TEST(a_message_does_not_wake_a_fiber_that_waits_for_something_else)
+TEST(a_message_does_not_wake_a_fiber_that_waits_for_something_else)
 {
     weft_fiber sleeper = spin_sleeping(), suspended = spin_suspended();
     ck_assert_int_eq(weft_tell(sleeper, 1), 0);
@@ -128,9 +124,8 @@ START_TEST(a_message_does_not_wake_a_fiber_that_waits_for_something_else)
     weft_schedule(suspended, 5);
     ck_assert_int_eq(weft_await(suspended), 5);
 }
-END_TEST
 
-START_TEST(telling_a_fiber_that_has_ended_is_refused)
+TEST(telling_a_fiber_that_has_ended_is_refused)
 {
     weft_fiber f = weft_spin(return_arg, NULL);
     let_run();
@@ -142,10 +137,9 @@ START_TEST(telling_a_fiber_that_has_ended_is_refused)
     ck_assert_int_eq(weft_try_tell(f, 1), -ESRCH);
     ck_assert_int_eq(weft_tell(0, 1), -ESRCH);
 }
-END_TEST
 
 /* P50 */
-START_TEST(all_available_messages_are_received_without_waiting)
+TEST(all_available_messages_are_received_without_waiting)
 {
     weft_value out[5] = {0};
     ck_assert_uint_eq(weft_receive_all(out, 5), 0);
@@ -160,7 +154,6 @@ START_TEST(all_available_messages_are_received_without_waiting)
     ck_assert_uint_eq(weft_receive_all(out, 5), 0);
     ck_assert_trail("");
 }
-END_TEST
 
 static void drain_mailbox(void *arg)
 {
@@ -185,7 +178,7 @@ static weft_value receive_in_cleanup(void *arg)
 }
 
 /* P50, T41 */
-START_TEST(an_ending_fiber_can_still_receive_its_messages)
+TEST(an_ending_fiber_can_still_receive_its_messages)
 {
     size_t drained = 0;
     weft_value sixth = 0;
@@ -201,10 +194,9 @@ START_TEST(an_ending_fiber_can_still_receive_its_messages)
     ck_assert_uint_eq(drained, 5);
     ck_assert_int_eq(sixth, -ECANCELED);
 }
-END_TEST
 
 /* P51 */
-START_TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
+TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
 {
     spin_receiver(2);
     for (int i = 1; i <= 5; i++)
@@ -217,7 +209,6 @@ START_TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
     ck_assert_trail("t1 t2 r1 t3 r2 t4 r3 t5 r4 r5 ");
     weft_cancel(receiver);
 }
-END_TEST
 
 static weft_value change_bound(void *arg)
 {
@@ -231,7 +222,7 @@ static weft_value change_bound(void *arg)
 }
 
 /* P51 */
-START_TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
+TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
 {
     size_t taken = 0;
     receiver = weft_spin(change_bound, &taken);
@@ -252,7 +243,6 @@ START_TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
     ck_assert_int_eq(weft_await(receiver), 123456);
     ck_assert_uint_eq(taken, 6);
 }
-END_TEST
 
 static weft_value tell_self_beyond_bound(void *arg)
 {
@@ -271,15 +261,14 @@ static weft_value tell_self_beyond_bound(void *arg)
     return 0;
 }
 
-START_TEST(telling_self_beyond_the_bound_returns_a_deadlock_error)
+TEST(telling_self_beyond_the_bound_returns_a_deadlock_error)
 {
     weft_fiber f = weft_spin(tell_self_beyond_bound, NULL);
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-START_TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
+TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
 {
     spin_receiver(1);
     weft_fiber f[4];
@@ -296,7 +285,6 @@ START_TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
     ck_assert_trail("t1 ");
 }
-END_TEST
 
 static int runs;
 
@@ -314,7 +302,7 @@ static weft_value receive_in_the_second_run(void *arg)
 }
 
 /* P30 */
-START_TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
+TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
 {
     receiver = weft_spin(receive_in_the_second_run, NULL);
     let_run();
@@ -329,10 +317,9 @@ START_TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
     weft_cancel(receiver);
     weft_await(receiver);
 }
-END_TEST
 
 /* P30 */
-START_TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
+TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
 {
     receiver = weft_spin(receive_in_the_second_run, NULL);
     let_run();
@@ -347,10 +334,9 @@ START_TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
     weft_cancel(receiver);
     weft_await(receiver);
 }
-END_TEST
 
 /* P30, P51 */
-START_TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
+TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
 {
     receiver = weft_spin(receive_in_the_second_run, as_arg(2));
     let_run();
@@ -363,9 +349,8 @@ START_TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
     weft_cancel(receiver);
     weft_await(receiver);
 }
-END_TEST
 
-START_TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
+TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
 {
     for (int i = 0; i < 10; i++) {
         weft_fiber f = weft_spin(suspend, NULL);
@@ -376,7 +361,6 @@ START_TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
         ck_assert_int_eq(weft_await(f), 0);
     }
 }
-END_TEST
 
 static weft_value call_result, next_result;
 
@@ -388,7 +372,7 @@ static weft_value receive_and_snooze(void *arg)
     return weft_try_receive();
 }
 
-START_TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
+TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
 {
     weft_fiber f = weft_spin(receive_and_snooze, NULL);
     let_run();
@@ -405,9 +389,8 @@ START_TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(call_result, -ECANCELED);
 }
-END_TEST
 
-START_TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
+TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
 {
     spin_receiver(1);
     spin_teller(1);
@@ -425,9 +408,8 @@ START_TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
     ck_assert_int_eq(weft_mailbox_count(receiver), 0);
     weft_cancel(receiver);
 }
-END_TEST
 
-START_TEST(a_receive_that_times_out_takes_no_message)
+TEST(a_receive_that_times_out_takes_no_message)
 {
     int rc = 0;
     double begin = weft_now();
@@ -442,7 +424,6 @@ START_TEST(a_receive_that_times_out_takes_no_message)
         ck_assert_int_eq(weft_receive(), -ECANCELED);
     }
 }
-END_TEST
 
 static weft_value tell_in_cleanup(void *arg)
 {
@@ -458,7 +439,7 @@ static weft_value spin_child_that_tells(void *arg)
     return weft_suspend();
 }
 
-START_TEST(children_can_tell_a_fiber_that_waits_for_their_end)
+TEST(children_can_tell_a_fiber_that_waits_for_their_end)
 {
     weft_fiber f = weft_spin(spin_child_that_tells, id_arg(weft_self()));
     let_run();
@@ -466,7 +447,6 @@ START_TEST(children_can_tell_a_fiber_that_waits_for_their_end)
     ck_assert_int_eq(weft_await(f), 9);
     ck_assert_int_eq(weft_try_receive(), 1);
 }
-END_TEST
 
 #define MESSAGES 100000
 
@@ -481,7 +461,7 @@ static weft_value echo_to_main(void *arg)
     return 0;
 }
 
-START_TEST(a_hundred_thousand_messages_are_exchanged)
+TEST(a_hundred_thousand_messages_are_exchanged)
 {
     weft_fiber f = weft_spin(echo_to_main, NULL);
     for (weft_value i = 0; i < MESSAGES; i++) {
@@ -489,34 +469,4 @@ START_TEST(a_hundred_thousand_messages_are_exchanged)
         ck_assert_int_eq(weft_receive(), i);
     }
     ck_assert_int_eq(weft_await(f), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &messages_arrive_in_the_order_in_which_they_were_sent,
-    &messages_sent_before_the_fiber_runs_are_stored,
-    &a_fiber_that_waits_for_a_message_gets_it_directly,
-    &an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail,
-    &a_message_does_not_wake_a_fiber_that_waits_for_something_else,
-    &telling_a_fiber_that_has_ended_is_refused,
-    &all_available_messages_are_received_without_waiting,
-    &an_ending_fiber_can_still_receive_its_messages,
-    &a_bound_makes_senders_wait_and_admits_them_one_by_one,
-    &a_higher_bound_admits_waiting_senders_and_no_bound_admits_all,
-    &telling_self_beyond_the_bound_returns_a_deadlock_error,
-    &a_waiting_sender_gets_an_error_when_the_receiver_ends,
-    &a_restarted_fiber_starts_with_an_empty_mailbox,
-    &an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox,
-    &messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber,
-    &a_new_fiber_does_not_have_the_messages_of_a_previous_fiber,
-    &a_cancelled_receiver_has_the_message_if_it_arrived_first,
-    &an_interrupted_sender_has_sent_if_it_was_admitted_first,
-    &a_receive_that_times_out_takes_no_message,
-    &children_can_tell_a_fiber_that_waits_for_their_end,
-    &a_hundred_thousand_messages_are_exchanged,
-};
-
-int main(void)
-{
-    return run_suite("mailbox", tests, COUNT_OF(tests));
 }

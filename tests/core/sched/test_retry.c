@@ -1,5 +1,5 @@
 /* Tests of weft_retry: the delays, the number of calls, the errors, and cancellation. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
@@ -34,15 +34,14 @@ static void assert_called_at(const flaky *f, int call, double seconds)
         ck_assert_double_le(f->at[call], seconds + 5e-5);
 }
 
-START_TEST(a_function_that_succeeds_is_called_once)
+TEST(a_function_that_succeeds_is_called_once)
 {
     flaky f = {.failures = 0};
     ck_assert_int_eq(weft_retry(flaky_call, &f, NULL), 42);
     ck_assert_int_eq(f.calls, 1);
 }
-END_TEST
 
-START_TEST(by_default_a_function_is_called_5_times_with_doubled_delays)
+TEST(by_default_a_function_is_called_5_times_with_doubled_delays)
 {
     flaky f = {.failures = 100, .code = -EIO};
     ck_assert_int_eq(weft_retry(flaky_call, &f, NULL), -EIO);
@@ -51,9 +50,8 @@ START_TEST(by_default_a_function_is_called_5_times_with_doubled_delays)
     for (int i = 0; i < 5; i++)
         assert_called_at(&f, i, times[i]);
 }
-END_TEST
 
-START_TEST(options_set_the_delays_their_factor_and_their_maximum)
+TEST(options_set_the_delays_their_factor_and_their_maximum)
 {
     flaky f = {.failures = 5, .code = -EIO};
     weft_retry_options o = {.attempts_max = 6, .first_s = 0.001, .factor = 3, .delay_s_max = 0.004};
@@ -63,9 +61,8 @@ START_TEST(options_set_the_delays_their_factor_and_their_maximum)
     for (int i = 0; i < 6; i++)
         assert_called_at(&f, i, times[i]);
 }
-END_TEST
 
-START_TEST(the_factor_1_gives_equal_delays)
+TEST(the_factor_1_gives_equal_delays)
 {
     flaky f = {.failures = 3, .code = -EIO};
     ck_assert_int_eq(
@@ -73,9 +70,8 @@ START_TEST(the_factor_1_gives_equal_delays)
     for (int i = 0; i < 4; i++)
         assert_called_at(&f, i, 0.002 * i);
 }
-END_TEST
 
-START_TEST(the_number_of_calls_can_be_1_or_unlimited)
+TEST(the_number_of_calls_can_be_1_or_unlimited)
 {
     flaky f = {.failures = 100, .code = -EIO};
     ck_assert_int_eq(weft_retry(flaky_call, &f, &(weft_retry_options){.attempts_max = 1}), -EIO);
@@ -85,7 +81,6 @@ START_TEST(the_number_of_calls_can_be_1_or_unlimited)
     ck_assert_int_eq(weft_retry(flaky_call, &f, &o), 42);
     ck_assert_int_eq(f.calls, 2001);
 }
-END_TEST
 
 static bool is_temporary(int code, void *context)
 {
@@ -93,7 +88,7 @@ static bool is_temporary(int code, void *context)
     return code == -EAGAIN;
 }
 
-START_TEST(an_error_that_is_not_temporary_ends_the_attempts)
+TEST(an_error_that_is_not_temporary_ends_the_attempts)
 {
     int asked = 0;
     weft_retry_options o = {.should_retry = is_temporary, .context = &asked, .first_s = 0.001};
@@ -105,9 +100,8 @@ START_TEST(an_error_that_is_not_temporary_ends_the_attempts)
     ck_assert_int_eq(weft_retry(flaky_call, &f, &o), 42);
     ck_assert_int_eq(asked, 3);
 }
-END_TEST
 
-START_TEST(the_last_error_is_the_error_of_the_last_call)
+TEST(the_last_error_is_the_error_of_the_last_call)
 {
     weft_retry_options o = {.attempts_max = 3, .first_s = 0.001};
     flaky f = {.failures = 100, .code = -EPROTO, .has_words = true};
@@ -120,22 +114,20 @@ START_TEST(the_last_error_is_the_error_of_the_last_call)
     ck_assert_int_eq(weft_error()->code, -EIO);
     ck_assert_int_eq(strncmp(weft_error()->message, "weft_retry: attempt 3 failed", 28), 0);
 }
-END_TEST
 
-START_TEST(after_a_success_there_is_no_error)
+TEST(after_a_success_there_is_no_error)
 {
     flaky f = {.failures = 2, .code = -EPROTO, .has_words = true};
     ck_assert_int_eq(weft_retry(flaky_call, &f, &(weft_retry_options){.first_s = 0.001}), 42);
     ck_assert_ptr_null(weft_error());
 }
-END_TEST
 
 static weft_value retry_for_hours(void *arg)
 {
     return weft_retry(flaky_call, arg, &(weft_retry_options){.first_s = 3600, .delay_s_max = 3600});
 }
 
-START_TEST(a_cancelled_caller_does_not_call_again)
+TEST(a_cancelled_caller_does_not_call_again)
 {
     flaky f = {.failures = 100, .code = -EIO};
     weft_fiber fiber = spin_waiting(retry_for_hours, &f);
@@ -143,9 +135,8 @@ START_TEST(a_cancelled_caller_does_not_call_again)
     ck_assert_int_eq(weft_await(fiber), -ECANCELED);
     ck_assert_int_eq(f.calls, 1);
 }
-END_TEST
 
-START_TEST(an_interrupted_delay_ends_the_attempts_with_the_code)
+TEST(an_interrupted_delay_ends_the_attempts_with_the_code)
 {
     flaky f = {.failures = 100, .code = -EIO};
     weft_fiber fiber = spin_waiting(retry_for_hours, &f);
@@ -153,9 +144,8 @@ START_TEST(an_interrupted_delay_ends_the_attempts_with_the_code)
     ck_assert_int_eq(weft_await(fiber), -EINTR);
     ck_assert_int_eq(f.calls, 1);
 }
-END_TEST
 
-START_TEST(the_deadline_of_a_scope_ends_the_attempts)
+TEST(the_deadline_of_a_scope_ends_the_attempts)
 {
     flaky f = {.failures = 100, .code = -EIO};
     int rc = 1;
@@ -172,7 +162,6 @@ START_TEST(the_deadline_of_a_scope_ends_the_attempts)
         ck_assert_double_le(weft_now() - before, 0.2501);
     }
 }
-END_TEST
 
 static weft_value count_and_sleep(void *calls)
 {
@@ -185,7 +174,7 @@ static weft_value retry_sleep(void *calls)
     return weft_retry(count_and_sleep, calls, &(weft_retry_options){.first_s = 1e-6});
 }
 
-START_TEST(a_cancellation_during_the_call_is_not_retried)
+TEST(a_cancellation_during_the_call_is_not_retried)
 {
     int calls = 0;
     weft_fiber fiber = spin_waiting(retry_sleep, &calls);
@@ -193,7 +182,6 @@ START_TEST(a_cancellation_during_the_call_is_not_retried)
     ck_assert_int_eq(weft_await(fiber), -ECANCELED);
     ck_assert_int_eq(calls, 1);
 }
-END_TEST
 
 /* The cancellation of a scope inside fn is an error like any other. */
 static weft_value time_out_once(void *calls)
@@ -207,13 +195,12 @@ static weft_value time_out_once(void *calls)
     return rc;
 }
 
-START_TEST(a_timeout_inside_the_call_is_retried)
+TEST(a_timeout_inside_the_call_is_retried)
 {
     int calls = 0;
     ck_assert_int_eq(weft_retry(time_out_once, &calls, &(weft_retry_options){.first_s = 0.001}), 7);
     ck_assert_int_eq(calls, 2);
 }
-END_TEST
 
 /* Print the delays between calls with a jitter, in ns. */
 static int print_jittered_delays(void)
@@ -242,7 +229,7 @@ static const char *jitter_with(const char *seed, outcome *out)
     return out->text;
 }
 
-START_TEST(the_jitter_depends_only_on_the_seed_of_sim)
+TEST(the_jitter_depends_only_on_the_seed_of_sim)
 {
     static outcome a, b, c, d, e;
     ck_assert_str_eq(jitter_with("1", &a), jitter_with("1", &b));
@@ -250,9 +237,8 @@ START_TEST(the_jitter_depends_only_on_the_seed_of_sim)
     ck_assert_str_eq(jitter_with(NULL, &d), jitter_with(NULL, &e));
     ck_assert_int_ne(strncmp(d.text, d.text + 7, 6), 0); /* two delays differ */
 }
-END_TEST
 
-START_TEST(a_jitter_shortens_delays_on_every_backend)
+TEST(a_jitter_shortens_delays_on_every_backend)
 {
     flaky f = {.failures = 3, .code = -EIO};
     weft_retry_options o = {.first_s = 0.004, .factor = 1, .jitter = 0.5};
@@ -260,9 +246,8 @@ START_TEST(a_jitter_shortens_delays_on_every_backend)
     for (int i = 1; i < f.calls; i++)
         ck_assert_double_ge(f.at[i] - f.at[i - 1], 0.002 - 1e-9);
 }
-END_TEST
 
-START_TEST(invalid_options_are_refused)
+TEST(invalid_options_are_refused)
 {
     const weft_retry_options invalid[] = {
         {.first_s = -1},    {.first_s = NAN},     {.first_s = INFINITY}, {.factor = 0.5},
@@ -276,29 +261,4 @@ START_TEST(invalid_options_are_refused)
     }
     ck_assert_int_eq(weft_retry(NULL, NULL, NULL), -EINVAL);
     ck_assert_int_eq(f.calls, 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_function_that_succeeds_is_called_once,
-    &by_default_a_function_is_called_5_times_with_doubled_delays,
-    &options_set_the_delays_their_factor_and_their_maximum,
-    &the_factor_1_gives_equal_delays,
-    &the_number_of_calls_can_be_1_or_unlimited,
-    &an_error_that_is_not_temporary_ends_the_attempts,
-    &the_last_error_is_the_error_of_the_last_call,
-    &after_a_success_there_is_no_error,
-    &a_cancelled_caller_does_not_call_again,
-    &an_interrupted_delay_ends_the_attempts_with_the_code,
-    &the_deadline_of_a_scope_ends_the_attempts,
-    &a_cancellation_during_the_call_is_not_retried,
-    &a_timeout_inside_the_call_is_retried,
-    &the_jitter_depends_only_on_the_seed_of_sim,
-    &a_jitter_shortens_delays_on_every_backend,
-    &invalid_options_are_refused,
-};
-
-int main(void)
-{
-    return run_suite("retry", tests, COUNT_OF(tests));
 }

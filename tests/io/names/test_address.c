@@ -1,6 +1,6 @@
 /* Tests of the parser of textual addresses. */
 #include "io/names/address.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <stddef.h>
 
@@ -16,7 +16,7 @@ static const char *parse_address(const char *net, const char *addr)
     return weft__address_parse(net, addr, &parsed);
 }
 
-START_TEST(the_network_determines_family_and_type)
+TEST(the_network_determines_family_and_type)
 {
     static const struct {
         const char *net, *addr;
@@ -39,9 +39,8 @@ START_TEST(the_network_determines_family_and_type)
     ck_assert_ptr_nonnull(parse_address("tcp", NULL));
     ck_assert_ptr_nonnull(parse_address("unix", NULL));
 }
-END_TEST
 
-START_TEST(the_last_colon_separates_host_and_port)
+TEST(the_last_colon_separates_host_and_port)
 {
     static const struct {
         const char *addr, *host, *service;
@@ -63,9 +62,8 @@ START_TEST(the_last_colon_separates_host_and_port)
         ck_assert_str_eq(parsed.service, cases[i].service);
     }
 }
-END_TEST
 
-START_TEST(an_invalid_host_and_port_is_refused)
+TEST(an_invalid_host_and_port_is_refused)
 {
     static const char *const cases[] = {
         "",
@@ -97,9 +95,8 @@ START_TEST(an_invalid_host_and_port_is_refused)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(parse_address("tcp", cases[i]) != NULL, "'%s' was accepted", cases[i]);
 }
-END_TEST
 
-START_TEST(hosts_and_services_have_a_maximum_length)
+TEST(hosts_and_services_have_a_maximum_length)
 {
     char addr[512];
     char host[257];
@@ -116,9 +113,8 @@ START_TEST(hosts_and_services_have_a_maximum_length)
     snprintf(addr, sizeof addr, "a:%.32s", host);
     ck_assert_ptr_nonnull(parse_address("tcp", addr));
 }
-END_TEST
 
-START_TEST(a_path_may_be_as_long_as_the_kernel_allows_and_ends_with_a_nul)
+TEST(a_path_may_be_as_long_as_the_kernel_allows_and_ends_with_a_nul)
 {
     const size_t head = offsetof(struct sockaddr_un, sun_path);
     ck_assert_ptr_null(parse_address("unix", "/run/a:1"));
@@ -136,9 +132,8 @@ START_TEST(a_path_may_be_as_long_as_the_kernel_allows_and_ends_with_a_nul)
     ck_assert_ptr_nonnull(parse_address("unixgram", path));
     ck_assert_ptr_nonnull(parse_address("unix", ""));
 }
-END_TEST
 
-START_TEST(an_abstract_name_starts_with_a_nul_and_does_not_end_with_one)
+TEST(an_abstract_name_starts_with_a_nul_and_does_not_end_with_one)
 {
     const size_t head = offsetof(struct sockaddr_un, sun_path);
     ck_assert_ptr_null(parse_address("unix", "@weft"));
@@ -146,19 +141,4 @@ START_TEST(an_abstract_name_starts_with_a_nul_and_does_not_end_with_one)
     ck_assert_uint_eq(parsed.path_bytes, head + 5);
     ck_assert(!weft__address_has_file(&parsed));
     ck_assert_ptr_nonnull(parse_address("unix", "@"));
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_network_determines_family_and_type,
-    &the_last_colon_separates_host_and_port,
-    &an_invalid_host_and_port_is_refused,
-    &hosts_and_services_have_a_maximum_length,
-    &a_path_may_be_as_long_as_the_kernel_allows_and_ends_with_a_nul,
-    &an_abstract_name_starts_with_a_nul_and_does_not_end_with_one,
-};
-
-int main(void)
-{
-    return run_suite("address", tests, COUNT_OF(tests));
 }

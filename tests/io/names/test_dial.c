@@ -1,6 +1,6 @@
 /* Tests of weft_listen, weft_dial and weft_resolve with textual addresses. */
 #include "io/names/dial.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -117,7 +117,7 @@ static void assert_accepts(int listener, const char *net, const char *addr)
     ck_assert_int_eq(weft_close(server), 0);
 }
 
-START_TEST(a_dialled_socket_has_tcp_nodelay_and_close_on_exec)
+TEST(a_dialled_socket_has_tcp_nodelay_and_close_on_exec)
 {
     int listener = listen_checked("tcp", "127.0.0.1:0");
     int client = dial_checked("tcp", host_port("127.0.0.1", port_of(listener)));
@@ -131,9 +131,8 @@ START_TEST(a_dialled_socket_has_tcp_nodelay_and_close_on_exec)
     weft_close(client);
     weft_close(listener);
 }
-END_TEST
 
-START_TEST(a_listener_on_all_interfaces_accepts_both_families)
+TEST(a_listener_on_all_interfaces_accepts_both_families)
 {
     int listener = listen_checked("tcp", ":0"), port = port_of(listener);
     assert_accepts(listener, "tcp", host_port("127.0.0.1", port));
@@ -142,9 +141,8 @@ START_TEST(a_listener_on_all_interfaces_accepts_both_families)
         assert_accepts(listener, "tcp", host_port("[::1]", port));
     weft_close(listener);
 }
-END_TEST
 
-START_TEST(a_listener_of_one_family_does_not_accept_the_other)
+TEST(a_listener_of_one_family_does_not_accept_the_other)
 {
     int listener = listen_checked("tcp4", ":0"), port = port_of(listener);
     assert_accepts(listener, "tcp", host_port("127.0.0.1", port));
@@ -159,9 +157,8 @@ START_TEST(a_listener_of_one_family_does_not_accept_the_other)
     ck_assert_int_eq(weft_dial("tcp", host_port("127.0.0.1", port)), -ECONNREFUSED);
     weft_close(listener);
 }
-END_TEST
 
-START_TEST(a_port_in_use_is_refused_with_a_message)
+TEST(a_port_in_use_is_refused_with_a_message)
 {
     int listener = listen_checked("tcp", "127.0.0.1:0");
     const char *addr = host_port("127.0.0.1", port_of(listener));
@@ -176,9 +173,8 @@ START_TEST(a_port_in_use_is_refused_with_a_message)
     assert_nothing_left(files);
     weft_close(listener);
 }
-END_TEST
 
-START_TEST(a_refused_dial_has_a_message)
+TEST(a_refused_dial_has_a_message)
 {
     const char *addr = host_port("127.0.0.1", free_port());
     size_t files = count_open_files();
@@ -188,9 +184,8 @@ START_TEST(a_refused_dial_has_a_message)
     ck_assert_error(-ECONNREFUSED, message);
     assert_nothing_left(files);
 }
-END_TEST
 
-START_TEST(an_invalid_address_is_refused_with_a_message)
+TEST(an_invalid_address_is_refused_with_a_message)
 {
     static const char *const cases[][2] = {
         {"tcp", "127.0.0.1"},  {"tcp", "::1:80"}, {"tcp", "127.0.0.1:70000"},
@@ -203,10 +198,9 @@ START_TEST(an_invalid_address_is_refused_with_a_message)
         ck_assert_int_eq(weft_listen(cases[i][0], cases[i][1]), -EINVAL);
     }
 }
-END_TEST
 
 /* T95 */
-START_TEST(a_numeric_address_of_the_other_family_is_not_found)
+TEST(a_numeric_address_of_the_other_family_is_not_found)
 {
     ck_assert_int_eq(weft_dial("tcp6", "127.0.0.1:1"), -ENOENT);
     ck_assert_any_error(-ENOENT);
@@ -214,10 +208,9 @@ START_TEST(a_numeric_address_of_the_other_family_is_not_found)
     ck_assert_int_eq(weft_listen("tcp4", "[::1]:0"), -ENOENT);
     ck_assert_int_eq(weft_listen("tcp", ":no-such-service"), -ENOENT);
 }
-END_TEST
 
 /* One of the addresses of the name has a listener. */
-START_TEST(a_name_is_dialled_at_the_address_that_has_a_listener)
+TEST(a_name_is_dialled_at_the_address_that_has_a_listener)
 {
     int listener = listen_checked("tcp4", "127.0.0.1:0");
     assert_accepts(listener, "tcp", host_port("localhost", port_of(listener)));
@@ -227,7 +220,6 @@ START_TEST(a_name_is_dialled_at_the_address_that_has_a_listener)
     assert_accepts(listener, "tcp", host_port("localhost", port_of(listener)));
     weft_close(listener);
 }
-END_TEST
 
 /* Address lists as a resolver returns them. */
 
@@ -278,7 +270,7 @@ static void close_silent_listener(const silent_listener *s)
     weft_close(s->filler);
 }
 
-START_TEST(the_next_address_is_dialled_immediately_when_one_fails)
+TEST(the_next_address_is_dialled_immediately_when_one_fails)
 {
     int listener = listen_checked("tcp", "127.0.0.1:0"), refusing = free_port();
     host h = {.count = 0};
@@ -295,9 +287,8 @@ START_TEST(the_next_address_is_dialled_immediately_when_one_fails)
     assert_nothing_left(files);
     weft_close(listener);
 }
-END_TEST
 
-START_TEST(when_all_addresses_fail_the_dial_returns_the_last_error)
+TEST(when_all_addresses_fail_the_dial_returns_the_last_error)
 {
     host h = {.count = 0};
     add_address(&h, AF_INET, free_port());
@@ -313,9 +304,8 @@ START_TEST(when_all_addresses_fail_the_dial_returns_the_last_error)
     ck_assert_int_eq(weft__dial_any(reversed.list), -ECONNREFUSED);
     assert_nothing_left(files);
 }
-END_TEST
 
-START_TEST(the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer)
+TEST(the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer)
 {
     silent_listener s = open_silent_listener();
     int listener = listen_checked("tcp", "127.0.0.1:0");
@@ -335,10 +325,9 @@ START_TEST(the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer
     weft_close(listener);
     close_silent_listener(&s);
 }
-END_TEST
 
 /* RFC 8305, section 4 */
-START_TEST(address_families_are_dialled_alternately)
+TEST(address_families_are_dialled_alternately)
 {
     if (!has_ipv6())
         return;
@@ -354,9 +343,8 @@ START_TEST(address_families_are_dialled_alternately)
     weft_close(v4);
     weft_close(v6);
 }
-END_TEST
 
-START_TEST(a_dial_that_times_out_leaks_nothing)
+TEST(a_dial_that_times_out_leaks_nothing)
 {
     silent_listener s = open_silent_listener();
     host h = {.count = 0};
@@ -380,14 +368,13 @@ START_TEST(a_dial_that_times_out_leaks_nothing)
     ck_assert_ptr_null(weft_error());
     close_silent_listener(&s);
 }
-END_TEST
 
 static weft_value dial_host(void *arg)
 {
     return weft__dial_any(((host *)arg)->list);
 }
 
-START_TEST(a_dial_ends_when_its_fiber_is_cancelled_or_interrupted)
+TEST(a_dial_ends_when_its_fiber_is_cancelled_or_interrupted)
 {
     silent_listener s = open_silent_listener();
     host h = {.count = 0};
@@ -414,9 +401,8 @@ START_TEST(a_dial_ends_when_its_fiber_is_cancelled_or_interrupted)
     assert_nothing_left(files);
     close_silent_listener(&s);
 }
-END_TEST
 
-START_TEST(datagrams_reach_the_dialled_address)
+TEST(datagrams_reach_the_dialled_address)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]"};
     for (size_t i = 0; i < (has_ipv6() ? 3u : 2u); i++) {
@@ -437,7 +423,6 @@ START_TEST(datagrams_reach_the_dialled_address)
         weft_close(client);
     }
 }
-END_TEST
 
 /* Return a socket path that is unique to this process. Remove an old file. */
 static const char *socket_path(void)
@@ -448,7 +433,7 @@ static const char *socket_path(void)
     return path;
 }
 
-START_TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
+TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
 {
     char name[64];
     snprintf(name, sizeof name, "@weft-test-%d", (int)getpid());
@@ -467,9 +452,8 @@ START_TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
     unlink(addrs[0]);
     ck_assert_int_eq(weft_dial("unix", addrs[0]), -ENOENT);
 }
-END_TEST
 
-START_TEST(an_unused_socket_file_is_replaced_and_other_files_are_not)
+TEST(an_unused_socket_file_is_replaced_and_other_files_are_not)
 {
     const char *path = socket_path();
     weft_close(listen_checked("unix", path));
@@ -506,7 +490,6 @@ START_TEST(an_unused_socket_file_is_replaced_and_other_files_are_not)
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(unlink(target), 0);
 }
-END_TEST
 
 /*
  * Names.
@@ -525,7 +508,7 @@ static size_t count_tasks(void)
 }
 
 /* T94 */
-START_TEST(numeric_addresses_are_resolved_without_hints_and_without_a_worker)
+TEST(numeric_addresses_are_resolved_without_hints_and_without_a_worker)
 {
     struct addrinfo *found = NULL;
     weft_snooze();
@@ -545,10 +528,9 @@ START_TEST(numeric_addresses_are_resolved_without_hints_and_without_a_worker)
     weft_resolve_free(NULL);
     ck_assert_uint_eq(count_tasks(), before);
 }
-END_TEST
 
 /* T94 */
-START_TEST(a_name_needs_no_hints_and_a_service_no_name)
+TEST(a_name_needs_no_hints_and_a_service_no_name)
 {
     struct addrinfo *found = NULL;
     ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
@@ -559,10 +541,9 @@ START_TEST(a_name_needs_no_hints_and_a_service_no_name)
     ck_assert_ptr_nonnull(found);
     weft_resolve_free(found);
 }
-END_TEST
 
 /* T94 */
-START_TEST(a_failed_lookup_gives_an_error_with_a_message_and_does_not_change_the_list)
+TEST(a_failed_lookup_gives_an_error_with_a_message_and_does_not_change_the_list)
 {
     struct addrinfo other, *found = &other;
     int rc = weft_resolve("no-such-host.invalid", "80", NULL, &found);
@@ -582,10 +563,9 @@ START_TEST(a_failed_lookup_gives_an_error_with_a_message_and_does_not_change_the
     ck_assert_any_error(-EINVAL);
     ck_assert_ptr_eq(found, &other);
 }
-END_TEST
 
 /* T94 */
-START_TEST(a_lookup_with_an_expired_deadline_does_not_start)
+TEST(a_lookup_with_an_expired_deadline_does_not_start)
 {
     struct addrinfo *found = NULL;
     weft_snooze();
@@ -601,7 +581,6 @@ START_TEST(a_lookup_with_an_expired_deadline_does_not_start)
     ck_assert_ptr_null(found);
     ck_assert_uint_eq(count_tasks(), before);
 }
-END_TEST
 
 static weft_value resolve_name(void *arg)
 {
@@ -612,7 +591,7 @@ static weft_value resolve_name(void *arg)
 }
 
 /* T94, T93 */
-START_TEST(a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed)
+TEST(a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed)
 {
     static char local[] = "localhost", none[] = "no-such-host.invalid";
     for (int i = 0; i < 200; i++) {
@@ -630,35 +609,4 @@ START_TEST(a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed)
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_dialled_socket_has_tcp_nodelay_and_close_on_exec,
-    &a_listener_on_all_interfaces_accepts_both_families,
-    &a_listener_of_one_family_does_not_accept_the_other,
-    &a_port_in_use_is_refused_with_a_message,
-    &a_refused_dial_has_a_message,
-    &an_invalid_address_is_refused_with_a_message,
-    &a_numeric_address_of_the_other_family_is_not_found,
-    &a_name_is_dialled_at_the_address_that_has_a_listener,
-    &the_next_address_is_dialled_immediately_when_one_fails,
-    &when_all_addresses_fail_the_dial_returns_the_last_error,
-    &the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer,
-    &address_families_are_dialled_alternately,
-    &a_dial_that_times_out_leaks_nothing,
-    &a_dial_ends_when_its_fiber_is_cancelled_or_interrupted,
-    &datagrams_reach_the_dialled_address,
-    &unix_sockets_listen_at_paths_and_at_abstract_names,
-    &an_unused_socket_file_is_replaced_and_other_files_are_not,
-    &numeric_addresses_are_resolved_without_hints_and_without_a_worker,
-    &a_name_needs_no_hints_and_a_service_no_name,
-    &a_failed_lookup_gives_an_error_with_a_message_and_does_not_change_the_list,
-    &a_lookup_with_an_expired_deadline_does_not_start,
-    &a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed,
-};
-
-int main(void)
-{
-    return run_suite("dial", tests, COUNT_OF(tests));
 }

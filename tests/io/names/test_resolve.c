@@ -4,7 +4,7 @@
  * no server run.
  */
 #include "support/dns_server.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #ifdef WEFT_HAS_CARES
 #include "io/names/system_files.h"
@@ -152,7 +152,7 @@ static void assert_has_both(const char *text, const char *a, const char *b)
     ck_assert_msg(strstr(text, a) != NULL && strstr(text, b) != NULL, "%s", text);
 }
 
-START_TEST(a_name_has_the_addresses_of_both_families_from_the_server)
+TEST(a_name_has_the_addresses_of_both_families_from_the_server)
 {
     start_server();
     const char *text = resolve_text("both.test", "80", &streams);
@@ -163,10 +163,9 @@ START_TEST(a_name_has_the_addresses_of_both_families_from_the_server)
     ck_assert_int_eq(dns_queries(&server, "six.test"), 2);
     stop_server();
 }
-END_TEST
 
 /* T94 */
-START_TEST(without_hints_there_is_an_entry_for_each_type)
+TEST(without_hints_there_is_an_entry_for_each_type)
 {
     start_server();
     struct addrinfo *found;
@@ -183,9 +182,8 @@ START_TEST(without_hints_there_is_an_entry_for_each_type)
     ck_assert_int_eq(rc, -EINVAL);
     stop_server();
 }
-END_TEST
 
-START_TEST(a_port_may_be_a_service_name)
+TEST(a_port_may_be_a_service_name)
 {
     start_server();
     ck_assert_str_eq(resolve_text("four.test", "http", &streams), "192.0.2.4#80/s");
@@ -197,9 +195,8 @@ START_TEST(a_port_may_be_a_service_name)
     ck_assert_int_eq(dns_queries(&server, "four.test"), 2); /* once, for both families */
     stop_server();
 }
-END_TEST
 
-START_TEST(an_alias_is_followed_to_the_canonical_name)
+TEST(an_alias_is_followed_to_the_canonical_name)
 {
     start_server();
     struct addrinfo *found;
@@ -215,9 +212,8 @@ START_TEST(an_alias_is_followed_to_the_canonical_name)
     weft_resolve_free(found);
     stop_server();
 }
-END_TEST
 
-START_TEST(ipv4_addresses_are_mapped_on_request)
+TEST(ipv4_addresses_are_mapped_on_request)
 {
     start_server();
     struct addrinfo mapped = streams_6;
@@ -229,9 +225,8 @@ START_TEST(ipv4_addresses_are_mapped_on_request)
                     "::ffff:192.0.2.1#80/s ::ffff:192.0.2.2#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(unknown_names_and_failing_servers_give_different_errors)
+TEST(unknown_names_and_failing_servers_give_different_errors)
 {
     start_server();
     static const struct {
@@ -254,28 +249,25 @@ START_TEST(unknown_names_and_failing_servers_give_different_errors)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_6), strerror(ENOENT));
     stop_server();
 }
-END_TEST
 
 /* The server answers AAAA without records, and does not answer A. */
-START_TEST(a_name_is_not_reported_missing_if_one_family_was_not_answered)
+TEST(a_name_is_not_reported_missing_if_one_family_was_not_answered)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
     ck_assert_str_eq(resolve_text("half.test", "80", &streams), strerror(EAGAIN));
     ck_assert_str_eq(resolve_text("half.test", "80", &streams_6), strerror(ENOENT));
     stop_server();
 }
-END_TEST
 
-START_TEST(a_query_is_repeated_if_the_server_does_not_answer)
+TEST(a_query_is_repeated_if_the_server_does_not_answer)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
     ck_assert_str_eq(resolve_text("slow.test", "80", &streams_4), "192.0.2.5#80/s");
     ck_assert_int_ge(dns_queries(&server, "slow.test"), 2);
     stop_server();
 }
-END_TEST
 
-START_TEST(no_answer_is_an_error_after_all_tries)
+TEST(no_answer_is_an_error_after_all_tries)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 3});
     ck_assert_str_eq(resolve_text("silent.test", "80", &streams_4), strerror(EAGAIN));
@@ -283,9 +275,8 @@ START_TEST(no_answer_is_an_error_after_all_tries)
     assert_queries("silent.test", 3);
     stop_server();
 }
-END_TEST
 
-START_TEST(the_next_server_is_queried_if_one_is_unreachable)
+TEST(the_next_server_is_queried_if_one_is_unreachable)
 {
     start_server_with(&(weft_resolver_options){.servers = "127.0.0.1:1", .timeout_s = 10});
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), strerror(EAGAIN));
@@ -297,9 +288,8 @@ START_TEST(the_next_server_is_queried_if_one_is_unreachable)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(a_response_that_does_not_match_the_query_is_ignored)
+TEST(a_response_that_does_not_match_the_query_is_ignored)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
     static const char *const names[] = {"wrong-id.test", "noise.test", "other.test"};
@@ -309,9 +299,8 @@ START_TEST(a_response_that_does_not_match_the_query_is_ignored)
     }
     stop_server();
 }
-END_TEST
 
-START_TEST(a_truncated_answer_is_requested_over_tcp)
+TEST(a_truncated_answer_is_requested_over_tcp)
 {
     start_server();
     const char *text = resolve_text("long.test", "80", &streams);
@@ -321,9 +310,8 @@ START_TEST(a_truncated_answer_is_requested_over_tcp)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(the_hosts_file_has_priority_and_is_reread_after_a_change)
+TEST(the_hosts_file_has_priority_and_is_reread_after_a_change)
 {
     start_server();
     write_file(hosts_path, "10.0.0.1 Four.test first # four\n"
@@ -349,9 +337,8 @@ START_TEST(the_hosts_file_has_priority_and_is_reread_after_a_change)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4)
+TEST(the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4)
 {
     start_server();
     write_file(hosts_path, "127.0.0.1 both-loops\n::1 both-loops six-loop\n127.0.0.1 both-loops\n");
@@ -360,9 +347,8 @@ START_TEST(the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4)
     ck_assert_str_eq(resolve_text("six-loop", "80", &streams_6), "::1#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines)
+TEST(a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines)
 {
     start_server();
     int fd = open(hosts_path, O_WRONLY | O_TRUNC | O_CLOEXEC);
@@ -373,7 +359,6 @@ START_TEST(a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines)
     ck_assert_str_eq(resolve_text("two.test", "80", &streams_4), "10.0.0.2#80/s");
     stop_server();
 }
-END_TEST
 
 static weft_value sleep_long(void *arg)
 {
@@ -381,7 +366,7 @@ static weft_value sleep_long(void *arg)
     return weft_sleep(1000);
 }
 
-START_TEST(names_can_be_resolved_after_a_shutdown)
+TEST(names_can_be_resolved_after_a_shutdown)
 {
     start_server();
     weft_go(sleep_long, NULL);
@@ -390,9 +375,8 @@ START_TEST(names_can_be_resolved_after_a_shutdown)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(localhost_is_the_loopback_address_without_being_listed)
+TEST(localhost_is_the_loopback_address_without_being_listed)
 {
     start_server();
     ck_assert_str_eq(resolve_text("localhost", "80", &streams_4), "127.0.0.1#80/s");
@@ -400,9 +384,8 @@ START_TEST(localhost_is_the_loopback_address_without_being_listed)
     ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
     stop_server();
 }
-END_TEST
 
-START_TEST(search_domains_apply_to_a_name_without_a_dot)
+TEST(search_domains_apply_to_a_name_without_a_dot)
 {
     start_server_with(&(weft_resolver_options){.search = "first.test second.test"});
     struct addrinfo *found, named = streams_4;
@@ -414,9 +397,8 @@ START_TEST(search_domains_apply_to_a_name_without_a_dot)
     ck_assert_str_eq(resolve_text("www.", "80", &streams_4), strerror(ENOENT));
     stop_server();
 }
-END_TEST
 
-START_TEST(the_options_in_resolv_conf_apply_and_are_reread)
+TEST(the_options_in_resolv_conf_apply_and_are_reread)
 {
     start_server();
     weft_resolver_options long_timeout = *settings, short_timeout = *settings;
@@ -439,9 +421,8 @@ START_TEST(the_options_in_resolv_conf_apply_and_are_reread)
     assert_queries("silent.test", 6);
     stop_server();
 }
-END_TEST
 
-START_TEST(invalid_settings_are_refused_and_change_nothing)
+TEST(invalid_settings_are_refused_and_change_nothing)
 {
     start_server();
     static const char *const wrong[] = {
@@ -463,9 +444,8 @@ START_TEST(invalid_settings_are_refused_and_change_nothing)
     ck_assert_int_eq(weft_set_resolver(NULL), 0);
     stop_server();
 }
-END_TEST
 
-START_TEST(hints_that_only_the_c_library_supports_are_refused_with_custom_servers)
+TEST(hints_that_only_the_c_library_supports_are_refused_with_custom_servers)
 {
     start_server();
     struct addrinfo *found = NULL, hints = {.ai_flags = AI_IDN};
@@ -478,7 +458,6 @@ START_TEST(hints_that_only_the_c_library_supports_are_refused_with_custom_server
     ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
     stop_server();
 }
-END_TEST
 
 /* Concurrent and interrupted lookups. */
 
@@ -503,7 +482,7 @@ static weft_value run_lookup(void *arg)
 
 #define LOOKUPS 500
 
-START_TEST(five_hundred_concurrent_lookups_each_get_their_own_answer)
+TEST(five_hundred_concurrent_lookups_each_get_their_own_answer)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 1, .tries = 5});
     static lookup lookups[LOOKUPS];
@@ -525,7 +504,6 @@ START_TEST(five_hundred_concurrent_lookups_each_get_their_own_answer)
     }
     stop_server();
 }
-END_TEST
 
 /* Count the open descriptors. */
 static size_t count_open_files(void)
@@ -536,7 +514,7 @@ static size_t count_open_files(void)
     return n;
 }
 
-START_TEST(a_deadline_before_the_answer_leaks_nothing)
+TEST(a_deadline_before_the_answer_leaks_nothing)
 {
     start_server();
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
@@ -556,9 +534,8 @@ START_TEST(a_deadline_before_the_answer_leaks_nothing)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open)
+TEST(a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
@@ -567,9 +544,8 @@ START_TEST(a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open)
     ck_assert_uint_eq(count_open_files(), files);
     stop_server();
 }
-END_TEST
 
-START_TEST(a_late_answer_is_not_given_to_the_next_lookup)
+TEST(a_late_answer_is_not_given_to_the_next_lookup)
 {
     start_server();
     lookup late = {.name = "held.test"}, other = {.name = "silent.test"};
@@ -586,9 +562,8 @@ START_TEST(a_late_answer_is_not_given_to_the_next_lookup)
     let_run();
     stop_server();
 }
-END_TEST
 
-START_TEST(of_two_lookups_of_one_name_one_can_be_cancelled)
+TEST(of_two_lookups_of_one_name_one_can_be_cancelled)
 {
     start_server();
     lookup one = {.name = "held.test"}, two = {.name = "held.test"};
@@ -602,9 +577,8 @@ START_TEST(of_two_lookups_of_one_name_one_can_be_cancelled)
     ck_assert_int_eq(one.rc, -ECANCELED);
     stop_server();
 }
-END_TEST
 
-START_TEST(a_lookup_can_be_interrupted_at_any_time)
+TEST(a_lookup_can_be_interrupted_at_any_time)
 {
     start_server();
     for (int i = 0; i < 300; i++) {
@@ -623,9 +597,8 @@ START_TEST(a_lookup_can_be_interrupted_at_any_time)
     let_run();
     stop_server();
 }
-END_TEST
 
-START_TEST(lookups_in_progress_keep_the_settings_they_started_with)
+TEST(lookups_in_progress_keep_the_settings_they_started_with)
 {
     start_server();
     lookup a = {.name = "held.test"};
@@ -641,7 +614,6 @@ START_TEST(lookups_in_progress_keep_the_settings_they_started_with)
     ck_assert_str_eq(a.text, "192.0.2.6#80/s");
     stop_server();
 }
-END_TEST
 
 static weft_value run_shielded_lookup(void *arg)
 {
@@ -652,7 +624,7 @@ static weft_value run_shielded_lookup(void *arg)
 }
 
 /* The fiber that runs the lookups is a child of main too. */
-START_TEST(a_lookup_in_a_shield_survives_the_end_of_all_children)
+TEST(a_lookup_in_a_shield_survives_the_end_of_all_children)
 {
     start_server_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
     lookup a = {.name = "slow.test"};
@@ -663,9 +635,8 @@ START_TEST(a_lookup_in_a_shield_survives_the_end_of_all_children)
     ck_assert_str_eq(a.text, "192.0.2.5#80/s");
     stop_server();
 }
-END_TEST
 
-START_TEST(main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon)
+TEST(main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon)
 {
     start_server();
     lookup a = {.name = "four.test"}, b = {.name = "silent.test"};
@@ -680,9 +651,8 @@ START_TEST(main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon)
     let_run();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_fiber_with_the_smallest_stack_can_resolve_a_name)
+TEST(a_fiber_with_the_smallest_stack_can_resolve_a_name)
 {
     start_server();
     lookup a = {.name = "long.test"};
@@ -691,7 +661,6 @@ START_TEST(a_fiber_with_the_smallest_stack_can_resolve_a_name)
     ck_assert_str_eq(a.text, "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s");
     stop_server();
 }
-END_TEST
 
 static void *resolve_and_end_thread(void *arg)
 {
@@ -705,7 +674,7 @@ static void *resolve_and_end_thread(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_may_end_during_a_lookup)
+TEST(a_thread_may_end_during_a_lookup)
 {
     start_server();
     size_t files = 0;
@@ -722,7 +691,6 @@ START_TEST(a_thread_may_end_during_a_lookup)
     ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     stop_server();
 }
-END_TEST
 
 static int return_during_a_lookup(void)
 {
@@ -734,7 +702,7 @@ static int return_during_a_lookup(void)
     return 5;
 }
 
-START_TEST(a_process_may_end_during_a_lookup)
+TEST(a_process_may_end_during_a_lookup)
 {
     static weft_resolver_options o;
     dns_start(&server, table, COUNT_OF(table));
@@ -743,7 +711,6 @@ START_TEST(a_process_may_end_during_a_lookup)
     ck_assert_quiet(run_apart(return_during_a_lookup), 5);
     dns_stop(&server);
 }
-END_TEST
 
 /*
  * Dialling.
@@ -761,7 +728,7 @@ static int listen_at(const char *addr, int *port)
 }
 
 /* T95: the IPv6 address is refused or has no route, the IPv4 address works */
-START_TEST(a_dial_tries_the_addresses_of_a_name_until_one_works)
+TEST(a_dial_tries_the_addresses_of_a_name_until_one_works)
 {
     start_server();
     int port, listener = listen_at("127.0.0.1:0", &port);
@@ -783,9 +750,8 @@ START_TEST(a_dial_tries_the_addresses_of_a_name_until_one_works)
     weft_close(listener);
     stop_server();
 }
-END_TEST
 
-START_TEST(a_dial_can_be_cancelled_during_its_lookup)
+TEST(a_dial_can_be_cancelled_during_its_lookup)
 {
     start_server();
     int rc = 1;
@@ -796,7 +762,6 @@ START_TEST(a_dial_can_be_cancelled_during_its_lookup)
     let_run();
     stop_server();
 }
-END_TEST
 
 /* Internal functions. */
 
@@ -807,7 +772,7 @@ static bool is_resolved_by_weft(const char *nsswitch, const char *gai, const cha
     return weft__sources_suffice(&s, name);
 }
 
-START_TEST(names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_configured)
+TEST(names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_configured)
 {
     static const char *const ours[] = {
         "hosts: files dns\n",
@@ -840,7 +805,6 @@ START_TEST(names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_con
     ck_assert(!is_resolved_by_weft(NULL, "# x\nprecedence ::ffff:0:0/96  100\n", NULL, "a.org"));
     ck_assert(!is_resolved_by_weft(NULL, NULL, "search a\n nameserver fe80::1%eth0\n", "a.org"));
 }
-END_TEST
 
 static void assert_resolv_options(const char *text, int timeout_ms, int tries, bool uses_tcp)
 {
@@ -850,7 +814,7 @@ static void assert_resolv_options(const char *text, int timeout_ms, int tries, b
     ck_assert_int_eq(p.uses_tcp, uses_tcp);
 }
 
-START_TEST(options_of_resolv_conf_are_read_within_their_limits)
+TEST(options_of_resolv_conf_are_read_within_their_limits)
 {
     unsetenv("RES_OPTIONS");
     assert_resolv_options(NULL, 5000, 2, false);
@@ -860,7 +824,6 @@ START_TEST(options_of_resolv_conf_are_read_within_their_limits)
     assert_resolv_options("options timeout:0 attempts:99999999999\n", 1000, 5, false);
     assert_resolv_options("options timeout: attempts:x\n;options timeout:3\n", 5000, 2, false);
 }
-END_TEST
 
 /* Format the search domains, each with a comma, then ndots. */
 static const char *search_text(const char *own, const char *resolv)
@@ -876,7 +839,7 @@ static const char *search_text(const char *own, const char *resolv)
     return text;
 }
 
-START_TEST(search_domains_are_those_of_the_last_search_or_domain_line)
+TEST(search_domains_are_those_of_the_last_search_or_domain_line)
 {
     unsetenv("RES_OPTIONS");
     unsetenv("LOCALDOMAIN");
@@ -889,7 +852,6 @@ START_TEST(search_domains_are_those_of_the_last_search_or_domain_line)
     ck_assert_int_eq(setenv("LOCALDOMAIN", "z.org", 1), 0);
     ck_assert_str_eq(search_text(NULL, "search a.org\n"), "z.org,1");
 }
-END_TEST
 
 static const char *sorted_text(const char *const *addresses, size_t count)
 {
@@ -915,7 +877,7 @@ static const char *sorted_text(const char *const *addresses, size_t count)
     return text;
 }
 
-START_TEST(reachable_addresses_are_sorted_first_and_equal_ones_keep_their_order)
+TEST(reachable_addresses_are_sorted_first_and_equal_ones_keep_their_order)
 {
     /* A broadcast address, which cannot be connected to, and a loopback address. */
     static const char *const mixed[] = {"255.255.255.255", "127.0.0.1"};
@@ -929,7 +891,6 @@ START_TEST(reachable_addresses_are_sorted_first_and_equal_ones_keep_their_order)
     static const char *const both[] = {"127.0.0.1", "::1"};
     ck_assert_str_eq(sorted_text(both, 2), "::1 127.0.0.1");
 }
-END_TEST
 
 #endif
 
@@ -981,7 +942,7 @@ static void assert_same_as_libc(const char *host, const char *service, const str
 }
 
 /* T94 */
-START_TEST(localhost_resolves_as_with_getaddrinfo)
+TEST(localhost_resolves_as_with_getaddrinfo)
 {
     static const struct addrinfo hints[] = {
         {.ai_family = AF_INET},
@@ -1010,9 +971,8 @@ START_TEST(localhost_resolves_as_with_getaddrinfo)
     assert_same_as_libc("", "80", NULL);
     assert_same_as_libc("::ffff:127.0.0.1", "80", &hints[1]);
 }
-END_TEST
 
-START_TEST(localhost_is_found_if_the_hosts_file_does_not_list_it)
+TEST(localhost_is_found_if_the_hosts_file_does_not_list_it)
 {
     /* AI_IDN selects the C library, with and without c-ares. */
     static const struct addrinfo hints = {
@@ -1025,9 +985,8 @@ START_TEST(localhost_is_found_if_the_hosts_file_does_not_list_it)
     ck_assert_str_eq(found->ai_canonname, "localhost");
     weft_resolve_free(found);
 }
-END_TEST
 
-START_TEST(custom_resolver_settings_need_c_ares)
+TEST(custom_resolver_settings_need_c_ares)
 {
     const weft_resolver_options o = {.servers = "127.0.0.1:1"};
 #ifdef WEFT_HAS_CARES
@@ -1037,57 +996,4 @@ START_TEST(custom_resolver_settings_need_c_ares)
     ck_assert_any_error(-EOPNOTSUPP);
 #endif
     ck_assert_int_eq(weft_set_resolver(NULL), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &localhost_resolves_as_with_getaddrinfo,
-    &localhost_is_found_if_the_hosts_file_does_not_list_it,
-    &custom_resolver_settings_need_c_ares,
-#ifdef WEFT_HAS_CARES
-    &a_name_has_the_addresses_of_both_families_from_the_server,
-    &without_hints_there_is_an_entry_for_each_type,
-    &a_port_may_be_a_service_name,
-    &an_alias_is_followed_to_the_canonical_name,
-    &ipv4_addresses_are_mapped_on_request,
-    &unknown_names_and_failing_servers_give_different_errors,
-    &a_name_is_not_reported_missing_if_one_family_was_not_answered,
-    &a_query_is_repeated_if_the_server_does_not_answer,
-    &no_answer_is_an_error_after_all_tries,
-    &the_next_server_is_queried_if_one_is_unreachable,
-    &a_response_that_does_not_match_the_query_is_ignored,
-    &a_truncated_answer_is_requested_over_tcp,
-    &the_hosts_file_has_priority_and_is_reread_after_a_change,
-    &the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4,
-    &a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines,
-    &names_can_be_resolved_after_a_shutdown,
-    &localhost_is_the_loopback_address_without_being_listed,
-    &search_domains_apply_to_a_name_without_a_dot,
-    &the_options_in_resolv_conf_apply_and_are_reread,
-    &invalid_settings_are_refused_and_change_nothing,
-    &hints_that_only_the_c_library_supports_are_refused_with_custom_servers,
-    &five_hundred_concurrent_lookups_each_get_their_own_answer,
-    &a_deadline_before_the_answer_leaks_nothing,
-    &a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open,
-    &a_late_answer_is_not_given_to_the_next_lookup,
-    &of_two_lookups_of_one_name_one_can_be_cancelled,
-    &a_lookup_can_be_interrupted_at_any_time,
-    &lookups_in_progress_keep_the_settings_they_started_with,
-    &a_lookup_in_a_shield_survives_the_end_of_all_children,
-    &main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon,
-    &a_fiber_with_the_smallest_stack_can_resolve_a_name,
-    &a_thread_may_end_during_a_lookup,
-    &a_process_may_end_during_a_lookup,
-    &a_dial_tries_the_addresses_of_a_name_until_one_works,
-    &a_dial_can_be_cancelled_during_its_lookup,
-    &names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_configured,
-    &options_of_resolv_conf_are_read_within_their_limits,
-    &search_domains_are_those_of_the_last_search_or_domain_line,
-    &reachable_addresses_are_sorted_first_and_equal_ones_keep_their_order,
-#endif
-};
-
-int main(void)
-{
-    return run_suite("resolve", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * fails, no byte is lost or duplicated.
  */
 #include "io/stream/stream_support.h"
+#include "support/suite.h"
 
 #include <malloc.h>
 #include <sys/resource.h>
@@ -86,7 +87,7 @@ static void assert_output(const memory *m, const char *expected)
     ck_assert_mem_eq(m->output, expected, m->output_bytes);
 }
 
-START_TEST(a_line_in_place_has_no_newline_and_no_carriage_return_before_it)
+TEST(a_line_in_place_has_no_newline_and_no_carriage_return_before_it)
 {
     weft_stream s;
     memory m = {0};
@@ -102,9 +103,8 @@ START_TEST(a_line_in_place_has_no_newline_and_no_carriage_return_before_it)
         ck_assert_int_eq(weft_stream_close(&s), 0);
     }
 }
-END_TEST
 
-START_TEST(nuls_in_a_line_are_bytes_like_others)
+TEST(nuls_in_a_line_are_bytes_like_others)
 {
     weft_stream s;
     memory m = {0};
@@ -117,10 +117,9 @@ START_TEST(nuls_in_a_line_are_bytes_like_others)
     ck_assert_at_end(&s);
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
-END_TEST
 
 /* P60 */
-START_TEST(lines_of_every_length_are_complete_however_the_input_is_split)
+TEST(lines_of_every_length_are_complete_however_the_input_is_split)
 {
     static char text[LENGTH_MAX * LENGTH_MAX];
     size_t bytes = make_lines(text);
@@ -132,9 +131,8 @@ START_TEST(lines_of_every_length_are_complete_however_the_input_is_split)
         ck_assert_int_eq(weft_stream_close(&s), 0);
     }
 }
-END_TEST
 
-START_TEST(a_line_over_the_limit_is_refused_and_stays_buffered)
+TEST(a_line_over_the_limit_is_refused_and_stays_buffered)
 {
     for (size_t limit = 1; limit <= 40; limit++) {
         weft_stream s;
@@ -158,9 +156,8 @@ START_TEST(a_line_over_the_limit_is_refused_and_stays_buffered)
         ck_assert_int_eq(weft_stream_close(&s), 0);
     }
 }
-END_TEST
 
-START_TEST(a_last_line_of_exactly_the_limit_needs_no_newline)
+TEST(a_last_line_of_exactly_the_limit_needs_no_newline)
 {
     weft_stream s;
     memory m = {.read_max = 1};
@@ -194,10 +191,9 @@ START_TEST(a_last_line_of_exactly_the_limit_needs_no_newline)
     ck_assert_int_eq(weft_stream_close(&s), 0);
     free(big);
 }
-END_TEST
 
 /* P60 */
-START_TEST(an_exact_read_consumes_all_bytes_or_none)
+TEST(an_exact_read_consumes_all_bytes_or_none)
 {
     weft_stream s;
     memory m = {0};
@@ -221,9 +217,8 @@ START_TEST(an_exact_read_consumes_all_bytes_or_none)
         ck_assert_int_eq(weft_stream_close(&s), 0);
     }
 }
-END_TEST
 
-START_TEST(buffered_input_can_be_peeked_in_place_and_skipped)
+TEST(buffered_input_can_be_peeked_in_place_and_skipped)
 {
     weft_stream s;
     memory m = {.read_max = 3};
@@ -247,9 +242,8 @@ START_TEST(buffered_input_can_be_peeked_in_place_and_skipped)
     ck_assert_int_eq(weft_stream_close(&s), 0);
     ck_assert_uint_eq(m.closes, 1);
 }
-END_TEST
 
-START_TEST(a_large_read_bypasses_the_buffer_and_a_small_one_does_not)
+TEST(a_large_read_bypasses_the_buffer_and_a_small_one_does_not)
 {
     weft_stream s;
     memory m = {0};
@@ -267,9 +261,8 @@ START_TEST(a_large_read_bypasses_the_buffer_and_a_small_one_does_not)
     ck_assert_mem_eq(data, "23456789", 8);
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
-END_TEST
 
-START_TEST(the_buffer_grows_only_for_longer_input_and_shrinks_afterwards)
+TEST(the_buffer_grows_only_for_longer_input_and_shrinks_afterwards)
 {
     weft_stream s;
     memory m = {0};
@@ -291,7 +284,6 @@ START_TEST(the_buffer_grows_only_for_longer_input_and_shrinks_afterwards)
     ck_assert_uint_eq(m.room_max, 16);
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
-END_TEST
 
 __attribute__((format(printf, 2, 3))) static ssize_t print_args(weft_stream *s, const char *format,
                                                                 ...)
@@ -303,7 +295,7 @@ __attribute__((format(printf, 2, 3))) static ssize_t print_args(weft_stream *s, 
     return n;
 }
 
-START_TEST(output_waits_for_a_flush_or_a_full_buffer)
+TEST(output_waits_for_a_flush_or_a_full_buffer)
 {
     weft_stream s;
     memory m = {0};
@@ -322,9 +314,8 @@ START_TEST(output_waits_for_a_flush_or_a_full_buffer)
     ck_assert_int_eq(weft_stream_close(&s), 0);
     assert_output(&m, "0123456789ab1234xend");
 }
-END_TEST
 
-START_TEST(a_large_write_is_sent_in_one_call_with_buffered_output)
+TEST(a_large_write_is_sent_in_one_call_with_buffered_output)
 {
     weft_stream s;
     memory m = {0};
@@ -341,7 +332,6 @@ START_TEST(a_large_write_is_sent_in_one_call_with_buffered_output)
     ck_assert_int_eq(weft_stream_close(&s), 0);
     ck_assert_uint_eq(m.writes, 2);
 }
-END_TEST
 
 /* The output of write_with_retries. Return its length. */
 static size_t make_output(char *text, size_t room)
@@ -406,7 +396,7 @@ static void fail_each_write(memory *m, const char *expected, size_t bytes)
 }
 
 /* P61 */
-START_TEST(whichever_write_fails_each_byte_is_written_once)
+TEST(whichever_write_fails_each_byte_is_written_once)
 {
     char expected[4096];
     size_t bytes = make_output(expected, sizeof expected);
@@ -417,7 +407,6 @@ START_TEST(whichever_write_fails_each_byte_is_written_once)
             fail_each_write(&m, expected, bytes);
         }
 }
-END_TEST
 
 /* Read with one of four calls, selected by how. Return the bytes read, or the error. */
 static ssize_t read_by_kind(weft_stream *s, unsigned how, char *data, size_t room)
@@ -450,7 +439,7 @@ static ssize_t read_by_kind(weft_stream *s, unsigned how, char *data, size_t roo
 }
 
 /* P61 */
-START_TEST(whichever_read_fails_each_byte_is_read_once)
+TEST(whichever_read_fails_each_byte_is_read_once)
 {
     static char text[LENGTH_MAX * LENGTH_MAX], got[LENGTH_MAX * LENGTH_MAX];
     size_t bytes = make_lines(text);
@@ -477,9 +466,8 @@ START_TEST(whichever_read_fails_each_byte_is_read_once)
         }
     }
 }
-END_TEST
 
-START_TEST(replies_to_buffered_input_are_sent_together)
+TEST(replies_to_buffered_input_are_sent_together)
 {
     weft_stream s;
     memory m = {0};
@@ -491,7 +479,6 @@ START_TEST(replies_to_buffered_input_are_sent_together)
     ck_assert_uint_eq(m.writes, 1);
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
-END_TEST
 
 /* A stream with a read and a write that wait until the close, and then report one byte. */
 typedef struct late_stream {
@@ -549,7 +536,7 @@ static weft_value close_stream(void *arg)
 }
 
 /* P65: another file may have the number by then */
-START_TEST(no_underlying_call_follows_the_close)
+TEST(no_underlying_call_follows_the_close)
 {
     static const weft_stream_type late_type = {
         .read = late_read, .writev = late_writev, .close = late_close};
@@ -563,14 +550,13 @@ START_TEST(no_underlying_call_follows_the_close)
     ck_assert_int_eq(weft_await(writer), EBADF);
     ck_assert_uint_eq(l.calls, 2);
 }
-END_TEST
 
 static weft_value put_hello(void *arg)
 {
     return weft_stream_puts(arg, "hello\n");
 }
 
-START_TEST(a_read_does_not_flush_output_of_another_fiber)
+TEST(a_read_does_not_flush_output_of_another_fiber)
 {
     weft_stream s;
     memory m = {0};
@@ -583,9 +569,8 @@ START_TEST(a_read_does_not_flush_output_of_another_fiber)
     assert_output(&m, "hello\n");
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
-END_TEST
 
-START_TEST(a_peer_that_stopped_reading_can_still_be_read_from)
+TEST(a_peer_that_stopped_reading_can_still_be_read_from)
 {
     for (int i = 0; i < 2; i++) {
         weft_stream s;
@@ -607,9 +592,8 @@ START_TEST(a_peer_that_stopped_reading_can_still_be_read_from)
         ck_assert_int_eq(weft_stream_close(&s), 0);
     }
 }
-END_TEST
 
-START_TEST(a_large_write_that_fails_halfway_returns_its_bytes_and_then_the_error)
+TEST(a_large_write_that_fails_halfway_returns_its_bytes_and_then_the_error)
 {
     weft_stream s;
     memory m = {.write_max = 20, .failing_write = 2, .error = -EIO};
@@ -632,9 +616,8 @@ START_TEST(a_large_write_that_fails_halfway_returns_its_bytes_and_then_the_error
     ck_assert_int_eq(weft_stream_close(&s), 0);
     assert_output(&m, text);
 }
-END_TEST
 
-START_TEST(a_text_longer_than_the_buffer_is_accepted_once_if_it_cannot_be_flushed)
+TEST(a_text_longer_than_the_buffer_is_accepted_once_if_it_cannot_be_flushed)
 {
     weft_stream s;
     memory m = {.failing_write = 1, .error = -ECANCELED, .is_lasting = true};
@@ -663,9 +646,8 @@ START_TEST(a_text_longer_than_the_buffer_is_accepted_once_if_it_cannot_be_flushe
     ck_assert_int_eq(weft_stream_close(&s), 0);
     assert_output(&m, "<                   1>01234567890123456789                   3");
 }
-END_TEST
 
-START_TEST(closed_streams_and_invalid_arguments_are_refused)
+TEST(closed_streams_and_invalid_arguments_are_refused)
 {
     weft_stream s = {{0}};
     weft_stream_type type = memory_type;
@@ -689,7 +671,6 @@ START_TEST(closed_streams_and_invalid_arguments_are_refused)
     ck_assert_int_eq(weft_stream_set_line_max(&s, 0), 0);
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
-END_TEST
 
 /* Limit the process to this number of additional bytes. */
 static void limit_memory(size_t bytes)
@@ -705,7 +686,7 @@ static void limit_memory(size_t bytes)
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_repeated)
+TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_repeated)
 {
     if (is_sanitized())
         return; /* shadow memory exceeds any limit */
@@ -726,7 +707,6 @@ START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_repeated)
     ck_assert_int_eq(weft_stream_close(&s), 0);
     assert_output(&m, "x");
 }
-END_TEST
 
 /* Make the C library trim the heap immediately, and allocate everything from the heap. */
 static void make_heap_tight(void)
@@ -752,7 +732,7 @@ static void write_and_flush(size_t bytes, void **end_before, void **end_after)
     *end_after = sbrk(0);
 }
 
-START_TEST(a_buffer_of_any_size_is_cached_and_does_not_move_the_end_of_the_heap)
+TEST(a_buffer_of_any_size_is_cached_and_does_not_move_the_end_of_the_heap)
 {
     static const size_t sizes[] = {1 << 10, 8 << 10, 24 << 10, 64 << 10, 200 << 10, 1 << 20};
     make_heap_tight();
@@ -765,35 +745,4 @@ START_TEST(a_buffer_of_any_size_is_cached_and_does_not_move_the_end_of_the_heap)
             ck_assert_ptr_eq(after, end);
         }
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_line_in_place_has_no_newline_and_no_carriage_return_before_it,
-    &nuls_in_a_line_are_bytes_like_others,
-    &lines_of_every_length_are_complete_however_the_input_is_split,
-    &a_line_over_the_limit_is_refused_and_stays_buffered,
-    &a_last_line_of_exactly_the_limit_needs_no_newline,
-    &an_exact_read_consumes_all_bytes_or_none,
-    &buffered_input_can_be_peeked_in_place_and_skipped,
-    &a_large_read_bypasses_the_buffer_and_a_small_one_does_not,
-    &the_buffer_grows_only_for_longer_input_and_shrinks_afterwards,
-    &output_waits_for_a_flush_or_a_full_buffer,
-    &a_large_write_is_sent_in_one_call_with_buffered_output,
-    &whichever_write_fails_each_byte_is_written_once,
-    &whichever_read_fails_each_byte_is_read_once,
-    &replies_to_buffered_input_are_sent_together,
-    &no_underlying_call_follows_the_close,
-    &a_read_does_not_flush_output_of_another_fiber,
-    &a_peer_that_stopped_reading_can_still_be_read_from,
-    &a_large_write_that_fails_halfway_returns_its_bytes_and_then_the_error,
-    &a_text_longer_than_the_buffer_is_accepted_once_if_it_cannot_be_flushed,
-    &closed_streams_and_invalid_arguments_are_refused,
-    &without_memory_for_a_buffer_a_call_fails_and_can_be_repeated,
-    &a_buffer_of_any_size_is_cached_and_does_not_move_the_end_of_the_heap,
-};
-
-int main(void)
-{
-    return run_suite("stream", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,7 @@
 /* Tests of streams over descriptors: two ends that wait for each other, cancellation, and close. */
 #include "io/stream/stream_support.h"
 #include "support/random.h"
+#include "support/suite.h"
 
 static int pair_fd[2]; /* the descriptors of open_stream_pair */
 
@@ -30,7 +31,7 @@ static void send_text(weft_stream *s, const char *text)
 }
 
 /* P60 */
-START_TEST(gets_returns_lines_with_newlines_and_the_last_line_without_one)
+TEST(gets_returns_lines_with_newlines_and_the_last_line_without_one)
 {
     weft_stream s[2];
     open_stream_pair(s);
@@ -43,7 +44,6 @@ START_TEST(gets_returns_lines_with_newlines_and_the_last_line_without_one)
     ck_assert_at_end(&s[1]);
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
-END_TEST
 
 typedef struct slow_feed {
     int fd;
@@ -63,7 +63,7 @@ static weft_value feed_slowly(void *arg)
     return weft_close(f->fd);
 }
 
-START_TEST(lines_are_complete_from_a_descriptor_that_is_fed_in_small_parts)
+TEST(lines_are_complete_from_a_descriptor_that_is_fed_in_small_parts)
 {
     static char text[LENGTH_MAX * LENGTH_MAX];
     slow_feed f = {.text = text, .bytes = make_lines(text)};
@@ -80,7 +80,6 @@ START_TEST(lines_are_complete_from_a_descriptor_that_is_fed_in_small_parts)
         ck_assert_int_eq(weft_stream_close(&s), 0);
     }
 }
-END_TEST
 
 typedef struct exact_read {
     weft_stream *s;
@@ -95,7 +94,7 @@ static weft_value read_exactly(void *arg)
 }
 
 /* P61 */
-START_TEST(a_read_cancelled_at_any_byte_leaves_the_bytes_to_the_next_read)
+TEST(a_read_cancelled_at_any_byte_leaves_the_bytes_to_the_next_read)
 {
     const char text[] = "a message that is longer than the buffer";
     for (size_t cut = 0; cut < sizeof text; cut++) {
@@ -117,7 +116,6 @@ START_TEST(a_read_cancelled_at_any_byte_leaves_the_bytes_to_the_next_read)
         close_stream_pair(s);
     }
 }
-END_TEST
 
 static weft_value echo_lines(void *arg)
 {
@@ -130,7 +128,7 @@ static weft_value echo_lines(void *arg)
     return rc;
 }
 
-START_TEST(a_read_flushes_buffered_output_before_it_waits)
+TEST(a_read_flushes_buffered_output_before_it_waits)
 {
     weft_stream s[2];
     open_stream_pair(s);
@@ -143,10 +141,9 @@ START_TEST(a_read_flushes_buffered_output_before_it_waits)
     ck_assert_int_eq(weft_stream_close(&s[0]), 0);
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
 /* P60 */
-START_TEST(writing_to_a_closed_peer_fails_each_time_without_a_signal)
+TEST(writing_to_a_closed_peer_fails_each_time_without_a_signal)
 {
     weft_stream s[2];
     open_stream_pair(s);
@@ -162,7 +159,6 @@ START_TEST(writing_to_a_closed_peer_fails_each_time_without_a_signal)
     ck_assert_int_eq(weft_stream_close(&s[0]), -EPIPE);
     ck_assert_int_eq(weft_stream_close(&s[0]), -EBADF);
 }
-END_TEST
 
 #define MIB ((size_t)1 << 20)
 
@@ -186,7 +182,7 @@ static weft_value write_mebibyte(void *arg)
 }
 
 /* P60 */
-START_TEST(a_mebibyte_reaches_a_slow_stream_reader)
+TEST(a_mebibyte_reaches_a_slow_stream_reader)
 {
     weft_stream s[2];
     open_stream_pair(s);
@@ -205,7 +201,6 @@ START_TEST(a_mebibyte_reaches_a_slow_stream_reader)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
-END_TEST
 
 /* One end in a storm. */
 typedef struct storm_end {
@@ -266,7 +261,7 @@ static ssize_t read_once(storm_end *r)
 }
 
 /* P61: calls of both ends are interrupted at random times */
-START_TEST(in_a_storm_of_cancellations_no_byte_is_lost_or_duplicated)
+TEST(in_a_storm_of_cancellations_no_byte_is_lost_or_duplicated)
 {
     weft_stream s[2];
     open_stream_pair(s);
@@ -287,7 +282,6 @@ START_TEST(in_a_storm_of_cancellations_no_byte_is_lost_or_duplicated)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
-END_TEST
 
 /* Return an error as a positive value, so that the parent does not receive it. */
 static weft_value as_value(ssize_t result)
@@ -334,7 +328,7 @@ static weft_value put_and_flush(void *arg)
     return as_value(weft_stream_flush(arg));
 }
 
-START_TEST(one_fiber_may_read_while_another_writes_but_two_may_not_read)
+TEST(one_fiber_may_read_while_another_writes_but_two_may_not_read)
 {
     weft_stream s[2];
     char data[8];
@@ -367,10 +361,9 @@ START_TEST(one_fiber_may_read_while_another_writes_but_two_may_not_read)
     }
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_a_stream_wakes_its_waiters)
+TEST(closing_a_stream_wakes_its_waiters)
 {
     weft_stream s[2];
     open_stream_pair(s);
@@ -396,14 +389,13 @@ START_TEST(closing_a_stream_wakes_its_waiters)
     ck_assert_int_eq(weft_await(writer), EBADF);
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
-END_TEST
 
 static weft_value close_stream(void *arg)
 {
     return as_value(weft_stream_close(arg));
 }
 
-START_TEST(calls_on_a_closing_stream_fail)
+TEST(calls_on_a_closing_stream_fail)
 {
     weft_stream s[2];
     char data[8];
@@ -423,9 +415,8 @@ START_TEST(calls_on_a_closing_stream_fail)
     ck_assert_int_eq(weft_await(closer), 0);
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
-END_TEST
 
-START_TEST(detaching_a_descriptor_loses_no_data)
+TEST(detaching_a_descriptor_loses_no_data)
 {
     weft_stream s[2];
     char data[16];
@@ -446,24 +437,4 @@ START_TEST(detaching_a_descriptor_loses_no_data)
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_gets(&s[0], "answer");
     ck_assert_int_eq(weft_stream_close(&s[0]), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &gets_returns_lines_with_newlines_and_the_last_line_without_one,
-    &lines_are_complete_from_a_descriptor_that_is_fed_in_small_parts,
-    &a_read_cancelled_at_any_byte_leaves_the_bytes_to_the_next_read,
-    &a_read_flushes_buffered_output_before_it_waits,
-    &writing_to_a_closed_peer_fails_each_time_without_a_signal,
-    &a_mebibyte_reaches_a_slow_stream_reader,
-    &in_a_storm_of_cancellations_no_byte_is_lost_or_duplicated,
-    &one_fiber_may_read_while_another_writes_but_two_may_not_read,
-    &closing_a_stream_wakes_its_waiters,
-    &calls_on_a_closing_stream_fail,
-    &detaching_a_descriptor_loses_no_data,
-};
-
-int main(void)
-{
-    return run_suite("stream_peer", tests, COUNT_OF(tests));
 }

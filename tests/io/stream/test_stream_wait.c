@@ -5,6 +5,7 @@
 #include "support/net_support.h"
 
 #include "io/stream/stream.h"
+#include "support/suite.h"
 
 typedef struct connection {
     weft_stream near;
@@ -33,7 +34,7 @@ static weft_value wait_for_input(void *arg)
     return rc;
 }
 
-START_TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
+TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
 {
     connection l;
     char received[8] = "";
@@ -52,9 +53,8 @@ START_TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fi
     ck_assert_mem_eq(received, "abc", 3);
     close_connection(&l);
 }
-END_TEST
 
-START_TEST(a_wait_returns_immediately_if_input_is_buffered)
+TEST(a_wait_returns_immediately_if_input_is_buffered)
 {
     connection l;
     const void *data;
@@ -65,9 +65,8 @@ START_TEST(a_wait_returns_immediately_if_input_is_buffered)
     ck_assert_int_eq(weft_stream_peek(&l.near, 0, &data), 3);
     close_connection(&l);
 }
-END_TEST
 
-START_TEST(the_end_of_the_input_ends_a_wait)
+TEST(the_end_of_the_input_ends_a_wait)
 {
     connection l;
     char byte;
@@ -77,9 +76,8 @@ START_TEST(the_end_of_the_input_ends_a_wait)
     ck_assert_int_eq(weft_stream_read(&l.near, &byte, 1), 0);
     ck_assert_int_eq(weft_stream_close(&l.near), 0);
 }
-END_TEST
 
-START_TEST(a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed)
+TEST(a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed)
 {
     connection l;
     open_connection(&l);
@@ -95,7 +93,6 @@ START_TEST(a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed)
     weft_close(l.far);
     assert_nothing_pending();
 }
-END_TEST
 
 static ssize_t read_until_end(int fd, char *into, size_t room)
 {
@@ -116,7 +113,7 @@ static weft_value read_and_check(void *arg)
     return n;
 }
 
-START_TEST(buffers_of_any_size_are_written_in_order)
+TEST(buffers_of_any_size_are_written_in_order)
 {
     static char data[100000];
     struct iovec pieces[40];
@@ -145,9 +142,8 @@ START_TEST(buffers_of_any_size_are_written_in_order)
     ck_assert_int_eq(weft_await(reader), (ssize_t)sizeof data);
     weft_close(l.far);
 }
-END_TEST
 
-START_TEST(a_stream_reads_into_memory_of_the_caller_if_it_suffices)
+TEST(a_stream_reads_into_memory_of_the_caller_if_it_suffices)
 {
     static char memory[65], longer[200];
     const weft_stream_options caller_memory = {.read_bytes = 64, .read_memory = memory};
@@ -171,9 +167,8 @@ START_TEST(a_stream_reads_into_memory_of_the_caller_if_it_suffices)
     ck_assert_ptr_eq(data, memory);
     close_connection(&l);
 }
-END_TEST
 
-START_TEST(an_output_buffer_exists_only_while_output_is_pending)
+TEST(an_output_buffer_exists_only_while_output_is_pending)
 {
     connection a, b;
     open_connection(&a);
@@ -188,9 +183,8 @@ START_TEST(an_output_buffer_exists_only_while_output_is_pending)
     close_connection(&a);
     close_connection(&b);
 }
-END_TEST
 
-START_TEST(the_descriptor_and_the_context_of_a_stream_can_be_queried)
+TEST(the_descriptor_and_the_context_of_a_stream_can_be_queried)
 {
     static const weft_stream_type other;
     connection l;
@@ -199,21 +193,4 @@ START_TEST(the_descriptor_and_the_context_of_a_stream_can_be_queried)
     ck_assert_ptr_null(weft_stream_ctx(&l.near, &other));
     close_connection(&l);
     ck_assert_int_eq(weft_stream_fd(&l.near), -EBADF);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber,
-    &a_wait_returns_immediately_if_input_is_buffered,
-    &the_end_of_the_input_ends_a_wait,
-    &a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed,
-    &buffers_of_any_size_are_written_in_order,
-    &a_stream_reads_into_memory_of_the_caller_if_it_suffices,
-    &an_output_buffer_exists_only_while_output_is_pending,
-    &the_descriptor_and_the_context_of_a_stream_can_be_queried,
-};
-
-int main(void)
-{
-    return run_suite("stream_wait", tests, COUNT_OF(tests));
 }

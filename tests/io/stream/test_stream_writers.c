@@ -39,11 +39,10 @@ static void check_detach(writers_link *l)
     ck_assert_int_eq(weft_close(fd), 0);
 }
 
-START_TEST(a_stream_with_queued_writers_is_not_detached)
+TEST(a_stream_with_queued_writers_is_not_detached)
 {
     on_each_transport(check_detach);
 }
-END_TEST
 
 static weft_value write_then_read(void *arg)
 {
@@ -67,11 +66,10 @@ static void check_flush_before_read(writers_link *l)
     ck_assert_int_eq(weft_await(a), 1);
 }
 
-START_TEST(a_read_that_flushes_passes_the_stream_to_the_next_writer)
+TEST(a_read_that_flushes_passes_the_stream_to_the_next_writer)
 {
     on_each_transport(check_flush_before_read);
 }
-END_TEST
 
 /* A transport that writes to its own stream. */
 
@@ -127,7 +125,7 @@ static void expect_deadlock(recursive_transport *t)
     t->reserved = (char *)t;
 }
 
-START_TEST(a_transport_cannot_write_to_its_own_stream)
+TEST(a_transport_cannot_write_to_its_own_stream)
 {
     static const weft_stream_type type = {recursive_read, recursive_writev, recursive_close, NULL,
                                           recursive_flush};
@@ -142,17 +140,4 @@ START_TEST(a_transport_cannot_write_to_its_own_stream)
     ck_assert_int_eq(weft_stream_close(&t.stream), 0);
     ck_assert_int_eq(t.results[0], -EBADF);
     ck_assert_int_eq(t.closed, 1);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    WRITERS_TESTS,
-    &a_stream_with_queued_writers_is_not_detached,
-    &a_read_that_flushes_passes_the_stream_to_the_next_writer,
-    &a_transport_cannot_write_to_its_own_stream,
-};
-
-int main(void)
-{
-    return run_suite("stream_writers", tests, COUNT_OF(tests));
 }

@@ -6,6 +6,7 @@
 #define TESTS_IO_STREAM_WRITERS_H
 
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <weft.h>
 
@@ -351,55 +352,39 @@ static void on_each_transport(void (*check)(writers_link *l))
     }
 }
 
-START_TEST(lines_of_many_writers_arrive_whole_and_in_order)
+TEST(lines_of_many_writers_arrive_whole_and_in_order)
 {
     on_each_transport(check_whole_lines);
 }
-END_TEST
 
-START_TEST(a_writer_that_is_cancelled_in_the_queue_has_written_nothing)
+TEST(a_writer_that_is_cancelled_in_the_queue_has_written_nothing)
 {
     on_each_transport(check_cancel_in_queue);
 }
-END_TEST
 
-START_TEST(a_text_whose_writer_is_cancelled_arrives_whole)
+TEST(a_text_whose_writer_is_cancelled_arrives_whole)
 {
     on_each_transport(check_cancelled_text_is_whole);
 }
-END_TEST
 
-START_TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
+TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
 {
     on_each_transport(check_cancelled_write_fails_the_queue);
 }
-END_TEST
 
-START_TEST(an_error_of_the_peer_ends_all_queued_writers)
+TEST(an_error_of_the_peer_ends_all_queued_writers)
 {
     on_each_transport(check_peer_error_reaches_all);
 }
-END_TEST
 
-START_TEST(closing_a_stream_wakes_its_queued_writers)
+TEST(closing_a_stream_wakes_its_queued_writers)
 {
     on_each_transport(check_close_wakes_the_queue);
 }
-END_TEST
 
-START_TEST(a_stream_can_be_closed_before_its_next_writer_runs)
+TEST(a_stream_can_be_closed_before_its_next_writer_runs)
 {
     on_each_transport(check_close_before_the_next_writer_runs);
 }
-END_TEST
-
-/* The entries of these tests, for the list of the program. */
-#define WRITERS_TESTS                                                                              \
-    &lines_of_many_writers_arrive_whole_and_in_order,                                              \
-        &a_writer_that_is_cancelled_in_the_queue_has_written_nothing,                              \
-        &a_text_whose_writer_is_cancelled_arrives_whole,                                           \
-        &a_write_that_is_cancelled_after_a_part_fails_the_queued_writers,                          \
-        &an_error_of_the_peer_ends_all_queued_writers, &closing_a_stream_wakes_its_queued_writers, \
-        &a_stream_can_be_closed_before_its_next_writer_runs
 
 #endif
