@@ -7,9 +7,9 @@
  * From version 1.0 on, programs need not be compiled again:
  *   - Results such as weft_counters gain fields at their end. The functions that fill a result get
  *     its size. A field that an older library does not know is 0.
- *   - Grown options and changed signatures get a new symbol version.
- *   - Objects in the caller's memory such as weft_scope keep their size. So do structs that are
- *     elements of an array, for example weft_clause.
+ *   - Grown options, grown elements of arrays such as weft_clause, and changed signatures get a new
+ *     symbol version.
+ *   - Objects in the caller's memory such as weft_scope keep their size.
  *
  * Bindings of other languages call the exported functions that get a size, for example weft__stats.
  * docs/adr/0046 has the details.

@@ -269,6 +269,9 @@ void serve_print_help(void)
 /* Report an argument that getopt_long refused with `refused`. Return the exit status. */
 static int report_refused(int refused, char **argv)
 {
+    if (optopt > (int)OPTIONS_COUNT) /* a short option, perhaps one of several in the argument */
+        return weft__command_usage_error("serve: unknown option: -%c (see weft serve --help)",
+                                         optopt);
     const char *arg = argv[optind - 1];
     if (refused == ':')
         return weft__command_usage_error("serve: %s needs a value: %s", arg,
