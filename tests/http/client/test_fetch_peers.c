@@ -100,7 +100,7 @@ TEST(files_of_nginx_are_fetched_over_reused_connections)
         ck_assert_int_eq(get("/hello.txt"), 200);
         ck_assert_int_eq(atoi(weft_fetch_header(fetch, "X-Requests")), i % 4 + 1);
         assert_body("hello from a file\n");
-        weft_fetch_close(fetch);
+        close_fetch();
     }
     close_peer();
 }
@@ -114,15 +114,15 @@ TEST(compressed_and_chunked_responses_of_nginx_are_read)
     ck_assert_str_eq(weft_fetch_header(fetch, "Content-Encoding"), "gzip");
     ck_assert_str_eq(weft_fetch_header(fetch, "Transfer-Encoding"), "chunked");
 #endif
-    weft_fetch_close(fetch);
+    close_fetch();
     use_fetcher((weft_fetcher_options){.has_no_gzip = true});
     assert_big("/big.txt");
     ck_assert_int_eq(weft_fetch_length(fetch), BIG_BYTES);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_int_eq(get("/page.shtml"), 200);
     ck_assert_str_eq(weft_fetch_header(fetch, "Transfer-Encoding"), "chunked");
     assert_body("/page.shtml is here\n");
-    weft_fetch_close(fetch);
+    close_fetch();
     close_peer();
 }
 
@@ -138,17 +138,17 @@ TEST(redirects_passwords_and_ranges_work_with_nginx)
     assert_status("/door/hello.txt", 401);
     snprintf(url, sizeof url, "http://me:pass%%20word@127.0.0.1:%d/door/hello.txt", server.port);
     ck_assert_int_eq(weft_fetch_get(NULL, url, &fetch), 200);
-    weft_fetch_close(fetch);
+    close_fetch();
     weft_fetch_request r = {
         .url = url_of(&site, "/hello.txt"), .fields = &range, .fields_count = 1};
     ck_assert_int_eq(weft_fetch_send(NULL, &r, &fetch), 206);
     assert_body("from");
-    weft_fetch_close(fetch);
+    close_fetch();
     r.method = "HEAD";
     r.fields = &identity;
     ck_assert_int_eq(weft_fetch_send(NULL, &r, &fetch), 200);
     ck_assert_int_eq(weft_fetch_length(fetch), 18);
-    weft_fetch_close(fetch);
+    close_fetch();
     close_peer();
 }
 
@@ -165,9 +165,9 @@ TEST(uploads_to_nginx_succeed_or_get_413)
         for (size_t done = 0; done < BIG_BYTES; done += BIG_BYTES / 10)
             ck_assert_int_eq(weft_fetch_write(fetch, data + done, BIG_BYTES / 10), BIG_BYTES / 10);
         ck_assert_int_eq(weft_fetch_wait(fetch), 201);
-        weft_fetch_close(fetch);
+        close_fetch();
         assert_big(path);
-        weft_fetch_close(fetch);
+        close_fetch();
     }
     weft_fetch_request r = {
         .method = "PUT", .url = url_of(&site, "/small/a"), .body = data, .body_bytes = sizeof data};
@@ -186,7 +186,7 @@ TEST(nginx_is_reached_over_tls)
     for (int i = 0; i < 3; i++) {
         assert_big("/big.txt");
         ck_assert_int_eq(atoi(weft_fetch_header(fetch, "X-Requests")), i + 1);
-        weft_fetch_close(fetch);
+        close_fetch();
     }
     close_peer();
     weft_tls_free(tls);
@@ -201,13 +201,13 @@ TEST(files_of_python_are_fetched)
     for (int i = 0; i < 3; i++)
         assert_page("/hello.txt", "hello from a file\n");
     assert_big("/big.txt");
-    weft_fetch_close(fetch);
+    close_fetch();
     assert_status("/none", 404);
     ck_assert_int_eq(weft_fetch_post(NULL, url_of(&site, "/hello.txt"), NULL, "x", 1, &fetch), 501);
-    weft_fetch_close(fetch);
+    close_fetch();
     const weft_fetch_request head = {.method = "HEAD", .url = url_of(&site, "/big.txt")};
     ck_assert_int_eq(weft_fetch_send(NULL, &head, &fetch), 200);
     ck_assert_int_eq(weft_fetch_length(fetch), BIG_BYTES);
-    weft_fetch_close(fetch);
+    close_fetch();
     close_peer();
 }

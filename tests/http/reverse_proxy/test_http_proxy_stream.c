@@ -277,8 +277,7 @@ TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
     ck_assert_lacks(upstream.received, "abc\r\n0");
 
     /* During a stalled response. */
-    static const script_step stalls[] = {{.handle = stall_within_body}};
-    upstream.steps = stalls;
+    upstream.steps[0] = (script_step){.handle = stall_within_body};
     chain_send(GET "\r\n");
     client_expect(&client, "hello");
     weft_close(client.fd);
