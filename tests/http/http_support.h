@@ -143,6 +143,7 @@ static inline int server_close(test_server *s)
     ck_assert_int_eq(weft_cancel(s->fiber), 0);
     (void)weft_await(s->fiber);
     weft_close(s->listener);
+    s->fiber = 0;
     return s->result;
 }
 
@@ -173,6 +174,14 @@ static inline int status_of(const char *response)
 
 /* The client in tests with one. */
 static test_client client;
+
+/* Close the client's descriptor unless it is closed. */
+static inline void drop_client(void)
+{
+    if (client.fd > 0)
+        weft_close(client.fd);
+    client.fd = 0;
+}
 
 /* Open a connection and send a text. */
 static inline void start_client(weft_http_handler *handler, void *ctx,
