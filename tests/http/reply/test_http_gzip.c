@@ -191,6 +191,8 @@ static void close_long_file(void)
     files_close();
 }
 
+FIXTURE(open_with_long_file, close_long_file)
+
 /* Request the long file from a server that compresses. */
 static void get_long(const char *headers)
 {
@@ -203,7 +205,6 @@ static void get_long(const char *headers)
 
 TEST(a_file_is_compressed_when_it_is_sent)
 {
-    open_with_long_file();
     get_long(ACCEPT);
     ck_assert_int_eq(status_of(client.received), 200);
     EACH_PAIR(assert_header, "Content-Encoding -> gzip", "Vary -> Accept-Encoding");
@@ -219,13 +220,11 @@ TEST(a_file_is_compressed_when_it_is_sent)
     ck_assert_int_eq(status_of(client.received), 206);
     assert_header("Content-Encoding", "");
     ck_assert_uint_eq(strlen(body_of(client.received)), 1000);
-    close_long_file();
 }
 
 TEST(a_matching_etag_of_the_compressed_file_is_304)
 {
     char etag[256], headers[400];
-    open_with_long_file();
     get_long(ACCEPT);
     copy_etag(etag);
     snprintf(headers, sizeof headers, ACCEPT "If-None-Match: %s\r\n", etag);
@@ -233,7 +232,6 @@ TEST(a_matching_etag_of_the_compressed_file_is_304)
     ck_assert_int_eq(status_of(client.received), 304);
     assert_header("ETag", etag);
     assert_header("Vary", "Accept-Encoding");
-    close_long_file();
 }
 
 static int serve_with_vary(weft_http_request *r, void *ctx)
@@ -260,9 +258,7 @@ TEST(a_text_is_compressed_for_clients_that_accept_gzip)
 
 TEST(a_vary_header_of_the_handler_is_sent_too)
 {
-    open_with_long_file();
     client_exchange(&client, serve_with_vary, files, &compressing, GET_LONG "\r\n");
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Origin\r\n"), 1);
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Accept-Encoding\r\n"), 1);
-    close_long_file();
 }
