@@ -89,6 +89,8 @@ static inline weft_value client_close(test_client *client)
 {
     weft_close(client->fd);
     ck_assert_int_eq(weft_await(client->fiber), 0);
+    client->fd = 0;
+    client->fiber = 0;
     return client->result;
 }
 
@@ -175,18 +177,34 @@ static inline int status_of(const char *response)
 /* The client in tests with one. */
 static test_client client;
 
-/* Close the client's descriptor unless it is closed. */
+/* Close the client's descriptor unless it is closed. Do not wait for the server. */
 static inline void drop_client(void)
 {
     if (client.fd > 0)
         weft_close(client.fd);
     client.fd = 0;
+    client.fiber = 0;
+}
+
+/* Close the client if it is open. Assert that the server has succeeded. */
+static inline void end_client(void)
+{
+    if (client.fiber != 0)
+        ck_assert_int_eq(client_close(&client), 0);
+}
+
+/* The end of each test with one client. */
+static inline void end_test(void)
+{
+    end_client();
+    assert_nothing_pending();
 }
 
 /* Open a connection and send a text. */
 static inline void start_client(weft_http_handler *handler, void *ctx,
                                 const weft_http_options *options, const char *text)
 {
+    end_client();
     client_open(&client, handler, ctx, options);
     client_send(&client, text);
 }

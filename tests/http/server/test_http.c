@@ -2,6 +2,8 @@
 #include "http/http_support.h"
 #include "support/suite.h"
 
+FIXTURE(NULL, end_test)
+
 static int reply_hello(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -43,7 +45,6 @@ TEST(no_request_after_connection_close_gets_a_reply)
                  "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
     ck_assert_has(client_receive_all(&client), "GET a /1", "Connection: close");
     ck_assert_lacks(client.received, "GET a /2");
-    client_close(&client);
 }
 
 static int echo_whole_body(weft_http_request *r, void *ctx)
@@ -69,7 +70,6 @@ TEST(a_body_is_read_by_its_length_in_chunks_or_after_100_continue)
     client_expect(&client, "HTTP/1.1 100 Continue\r\n\r\n");
     client_send(&client, "world");
     client_expect(&client, "\r\n\r\nworld");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 static int reply_in_pieces(weft_http_request *r, void *ctx)
@@ -145,5 +145,4 @@ TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
         client_expect(&client, "\r\n\r\n0 in few\n");
         client.received_bytes = 0;
     }
-    ck_assert_int_eq(client_close(&client), 0);
 }
