@@ -115,20 +115,22 @@ typedef struct test_server {
     int result; /* of weft_http_serve_fd */
     weft_http_handler *handler;
     void *ctx;
-    const weft_http_options *options;
+    weft_http_options options;
 } test_server;
 
 static inline weft_value test_server_run(void *arg)
 {
     test_server *s = arg;
-    s->result = weft_http_serve_fd(s->listener, s->handler, s->ctx, s->options);
+    s->result = weft_http_serve_fd(s->listener, s->handler, s->ctx, &s->options);
     return 0;
 }
 
 static inline void server_open(test_server *s, weft_http_handler *handler, void *ctx,
                                const weft_http_options *options)
 {
-    *s = (test_server){.handler = handler, .ctx = ctx, .options = options};
+    *s = (test_server){.handler = handler, .ctx = ctx};
+    if (options != NULL)
+        s->options = *options;
     s->listener = listen_tcp(&s->address, 128);
     s->fiber = weft_spin(test_server_run, s);
     ck_assert_uint_ne(s->fiber, 0);

@@ -156,7 +156,6 @@ TEST(a_failing_choose_function_ends_the_handshake)
 
 static weft_value mark_three_times(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 3; i++) {
         mark("other ");
         ck_assert_int_eq(weft_snooze(), 0);
@@ -166,7 +165,6 @@ static weft_value mark_three_times(void *arg)
 
 static weft_value connect_end(void *arg)
 {
-    (void)arg;
     p.client_rc = weft_tls_connect(&p.client, p.fd[0], p.client_tls, "localhost");
     return 0;
 }

@@ -32,14 +32,12 @@ static weft_value service_conn_run(void *arg)
 
 static int on_conn(int fd, void *ctx)
 {
-    (void)ctx;
     weft_spin_options options = {.arg_bytes = sizeof fd};
     return weft_spin_with(service_conn_run, &fd, &options) != 0 ? 0 : -ENOMEM;
 }
 
 static weft_value service_run(void *arg)
 {
-    (void)arg;
     int rc = weft_accept_loop(service_listener, on_conn, NULL);
     return rc == -ECANCELED ? 0 : rc;
 }
@@ -211,7 +209,6 @@ static weft_latch connecting;
 static weft_value connect_and_wait(void *arg)
 {
     weft_stream s;
-    (void)arg;
     ck_assert_good(
         weft_tls_connect(&s, weft_dial("tcp", service_address), clients_tls, "localhost"));
     ck_assert_int_eq(weft_latch_done(&connecting), 0);

@@ -249,7 +249,6 @@ TEST(invalid_responses_are_errors)
 
 static bool send_long_head(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\n");
     for (int i = 0; i < 1000; i++)
         if (weft_stream_printf(s, "X-%d: %0200d\r\n", i, i) < 0)

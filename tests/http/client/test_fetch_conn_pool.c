@@ -21,7 +21,6 @@ TEST(a_connection_is_reused_for_sequential_requests)
 static bool reply_fiber_id(script_server *sv, weft_stream *s)
 {
     char id[32];
-    (void)sv;
     int n = snprintf(id, sizeof id, "%llu", (unsigned long long)weft_self());
     weft_stream_printf(s, "HTTP/1.1 200 OK\r\nX-Who: %s\r\nContent-Length: %d\r\n\r\n%s", id, n,
                        id);

@@ -9,7 +9,6 @@ static const char *byte_by_byte_reply;
 
 static bool send_byte_by_byte(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     for (const char *at = byte_by_byte_reply; *at != '\0'; at++) {
         weft_stream_write(s, at, 1);
         weft_stream_flush(s);

@@ -89,7 +89,6 @@ static size_t stored_bytes;
 static bool store_and_return(script_server *sv, weft_stream *s)
 {
     char *line;
-    (void)sv;
     while (weft_stream_line(s, &line, NULL) > 0) {
         size_t left = strtoul(line, NULL, 16);
         bool is_last = left == 0;
@@ -172,7 +171,6 @@ static weft_value post_large_body(void *arg)
 {
     const size_t bytes = (size_t)32 << 20; /* more than the kernel buffers */
     char *body = calloc(1, bytes);
-    (void)arg;
     int status = weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes, &fetch);
     free(body);
     return status;
@@ -313,7 +311,6 @@ static void append_gzip_member(size_t bytes, bool is_zero)
 /* Send zipped in chunks of 1,000 bytes, so that input ends at arbitrary positions. */
 static bool send_gzip(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     weft_stream_puts(
         s, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (size_t at = 0; at < zipped_bytes; at += 1000) {

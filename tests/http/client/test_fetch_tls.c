@@ -73,7 +73,6 @@ TEST(an_idle_tls_connection_that_was_closed_is_not_used)
  */
 static bool send_extra_reply(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     enum { RECORD_BYTES = 16 << 10 };
     static char text[RECORD_BYTES + 64];
     memset(text, 'x', sizeof text);
@@ -137,7 +136,6 @@ static weft_value splice_one_way(void *arg)
 static bool tunnel(script_server *sv, weft_stream *s)
 {
     char address[32];
-    (void)sv;
     snprintf(address, sizeof address, "127.0.0.1:%d", tunnel_port);
     int target = weft_dial("tcp", address);
     ck_assert_int_ge(target, 0);

@@ -22,7 +22,6 @@ static bool was_smuggled;
 
 static int reply_after_body(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     char *body;
     was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
     ssize_t n = weft_http_read_all(r, &body);
@@ -31,7 +30,6 @@ static int reply_after_body(weft_http_request *r, void *ctx)
 
 static int reply_without_body(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
     (void)weft_http_reply(r, 200, NULL, NULL, 0);
     return 0;

@@ -119,7 +119,6 @@ TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
 
 static weft_value compress_on_a_cord(void *arg)
 {
-    (void)arg;
     weft__gzip *all[8];
     for (size_t i = 0; i < COUNT_OF(all); i++)
         ck_assert_ptr_nonnull(all[i] = weft__gzip_new(1 + (int)i % 3));
@@ -242,7 +241,6 @@ static int serve_with_vary(weft_http_request *r, void *ctx)
 
 static int reply_long_text(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply_text(r, 200, "%05000d", 0);
 }
 

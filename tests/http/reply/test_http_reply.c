@@ -214,7 +214,6 @@ TEST(a_handler_can_end_the_connection)
 
 static int set_headers(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     static const struct {
         const char *name, *value;
         int rc;
@@ -272,7 +271,6 @@ TEST(a_reply_has_one_type)
 
 static int echo_trailer(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     char *body;
     ck_assert_ptr_null(weft_http_trailer(r, "X-Sum"));
     ck_assert_int_eq(weft_http_read_all(r, &body), 5);

@@ -372,7 +372,6 @@ static char last_message[200];
 
 static void record_failure(weft_http_request *r, int error, const char *message, void *ctx)
 {
-    (void)r;
     *(int *)ctx = error;
     failures++;
     snprintf(last_message, sizeof last_message, "%s", message);

@@ -81,7 +81,6 @@ static int echo_body(weft_http_request *r, void *ctx)
 {
     const void *piece;
     ssize_t n, rc = weft_http_begin(r, 200, weft_http_length(r));
-    (void)ctx;
     while (rc >= 0 && (n = weft_http_read_piece(r, &piece)) > 0)
         rc = weft_http_write(r, piece, (size_t)n);
     return rc < 0 ? (int)rc : (int)n;
@@ -113,7 +112,6 @@ static int send_large_body(weft_http_request *r, void *ctx)
 {
     static unsigned char data[64 << 10];
     int rc = weft_http_begin(r, 200, (int64_t)LARGE_BYTES);
-    (void)ctx;
     for (size_t done = 0; rc >= 0 && done < LARGE_BYTES; done += sizeof data) {
         fill_from(data, sizeof data, done);
         ssize_t n = weft_http_write(r, data, sizeof data);
@@ -128,7 +126,6 @@ static int discard_body(weft_http_request *r, void *ctx)
 {
     const void *piece;
     ssize_t n;
-    (void)ctx;
     while ((n = weft_http_read_piece(r, &piece)) > 0)
         discarded += (size_t)n;
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zu", discarded);
@@ -224,7 +221,6 @@ static weft_sem conn_closed;
 static bool stall_within_body(script_server *sv, weft_stream *s)
 {
     const void *data;
-    (void)sv;
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
     weft_stream_flush(s);
     weft_stream_peek(s, 1, &data);
@@ -283,7 +279,6 @@ static int failures;
 
 static void count_failure(weft_http_request *r, int error, const char *message, void *ctx)
 {
-    (void)r, (void)error, (void)message, (void)ctx;
     failures++;
 }
 
@@ -326,7 +321,6 @@ TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
 
 static bool hold_without_reading(script_server *sv, weft_stream *s)
 {
-    (void)s;
     return weft_sem_wait(&sv->gate) == 0;
 }
 
@@ -382,7 +376,6 @@ TEST(only_an_idempotent_request_without_a_body_is_repeated)
 static int reply_path_and_body(weft_http_request *r, void *ctx)
 {
     char *body;
-    (void)ctx;
     ssize_t n = weft_http_read_all(r, &body);
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%s %s", weft_http_path(r), body);
 }
@@ -423,7 +416,6 @@ static weft_value request_in_cord(void *arg)
 {
     test_client *own = calloc(1, sizeof *own);
     int rc = 0;
-    (void)arg;
     for (int i = 0; i < 3 && rc == 0; i++) {
         client_open(own, weft_http_serve_proxy, proxy, NULL);
         client_send(own, GET_CLOSE "\r\n");
@@ -450,7 +442,6 @@ TEST(several_threads_share_one_proxy)
 
 static weft_value close_front(void *arg)
 {
-    (void)arg;
     chain_close_front();
     return 0;
 }

@@ -24,7 +24,6 @@ static bool echo_upgraded(script_server *sv, weft_stream *s)
 {
     const void *data;
     ssize_t n;
-    (void)sv;
     send_and_flush(s, SWITCH("websocket") "welcome,");
     while ((n = weft_stream_peek(s, 1, &data)) > 0) {
         weft_stream_write(s, data, (size_t)n);
@@ -98,7 +97,6 @@ TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
 static bool send_upgraded(script_server *sv, weft_stream *s)
 {
     static unsigned char data[64 << 10];
-    (void)sv;
     send_and_flush(s, SWITCH("websocket"));
     for (size_t done = 0; done < STREAM_BYTES; done += sizeof data) {
         fill_from(data, sizeof data, done);
@@ -179,7 +177,6 @@ TEST(a_protocol_that_was_not_requested_is_502)
 static bool wait_for_close(script_server *sv, weft_stream *s)
 {
     const void *data;
-    (void)sv;
     send_and_flush(s, SWITCH("websocket") "here");
     weft_stream_peek(s, 1, &data);
     weft_sem_post(&ended);
@@ -199,7 +196,6 @@ TEST(an_idle_tunnel_is_reset)
 static bool reset_after_input(script_server *sv, weft_stream *s)
 {
     const void *data;
-    (void)sv;
     send_and_flush(s, SWITCH("websocket") "here");
     weft_stream_peek(s, 1, &data);
     const struct linger reset = {.l_onoff = 1};

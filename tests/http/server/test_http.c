@@ -6,7 +6,6 @@ FIXTURE(NULL, end_test)
 
 static int reply_hello(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply(r, 200, "text/plain", "Hello\n", 6);
 }
 
@@ -22,7 +21,6 @@ TEST(a_request_gets_a_reply)
 
 static int reply_request_line(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *color = weft_http_query_param(r, "color");
     return weft_http_reply_text(r, 200, "%s %s %s?%s [%s] %s\n", weft_http_method(r),
                                 weft_http_host(r), weft_http_path(r), weft_http_query(r),
@@ -49,7 +47,6 @@ TEST(no_request_after_connection_close_gets_a_reply)
 
 static int echo_whole_body(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     char *body;
     ssize_t n = weft_http_read_all(r, &body);
     return n < 0 ? (int)n : weft_http_reply(r, 200, NULL, body, (size_t)n);
@@ -74,7 +71,6 @@ TEST(a_body_is_read_by_its_length_in_chunks_or_after_100_continue)
 
 static int reply_in_pieces(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     for (int i = 0; i < 3; i++) {
         weft_http_printf(r, "piece %d\n", i);
         int rc = weft_http_flush(r);
@@ -99,7 +95,6 @@ TEST(a_reply_of_unknown_length_is_chunked_or_in_http_1_0_ends_with_the_connectio
 
 static int return_error(weft_http_request *r, void *ctx)
 {
-    (void)r;
     return *(int *)ctx;
 }
 
@@ -119,7 +114,6 @@ TEST(an_error_of_the_handler_becomes_a_status)
 
 static int reply_piece_count(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const void *piece;
     size_t bytes = 0, pieces = 0;
     ssize_t n;

@@ -30,7 +30,6 @@ static int read_body(weft_http_request *r)
 
 static int handle_path(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *path = weft_http_path(r);
     if (strncmp(path, "/read", 5) == 0)
         return read_body(r);
@@ -294,7 +293,6 @@ static char logged[1024];
 
 static void log_record(const weft_http_record *record, void *ctx)
 {
-    (void)ctx;
     size_t used = strlen(logged);
     snprintf(logged + used, sizeof logged - used, "%s %s %s %s %d %d %d%s%s;", record->peer,
              record->method, record->target, record->user_agent, record->version, record->status,
@@ -356,7 +354,6 @@ TEST(long_targets_and_late_headers_are_logged)
 
 static int reply_method(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *method = weft_http_method(r);
     return strcmp(method, "FOO") == 0 ? weft_http_reply_text(r, 200, "[%s]", method)
                                       : weft_http_reply_status(r, 501);

@@ -11,7 +11,6 @@ FIXTURE(NULL, end_test)
 
 static int reply_yes(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply(r, 200, NULL, "yes", 3);
 }
 

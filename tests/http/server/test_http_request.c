@@ -17,7 +17,6 @@ static const char *text_or_dash(const char *text)
 
 static int reply_fields(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     int error = 0;
     const char *a = text_or_dash(weft_http_form(r, "a", &error));
     const char *b = text_or_dash(weft_http_form(r, "b", NULL));
@@ -43,7 +42,6 @@ TEST(forms_queries_and_cookies_are_decoded)
 
 static int set_cookies(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const weft_http_cookie_options o = {.path = "/", .is_http_only = true, .same_site = "Lax"};
     ck_assert_int_eq(weft_http_set_cookie(r, "a", "1", &o), 0);
     ck_assert_int_eq(weft_http_set_cookie(r, "b", "2", NULL), 0);
@@ -59,7 +57,6 @@ TEST(each_cookie_has_its_own_header)
 
 static int reply_origin(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply_text(r, 200, "%s %s %s", weft_http_scheme(r), weft_http_host(r),
                                 weft_http_peer(r));
 }
