@@ -57,7 +57,7 @@ static void open_default_pair(void)
     connect_pair();
 }
 
-static void close_all(void)
+static void close_connections(void)
 {
     close_end(&p.client);
     close_end(&p.server);
@@ -68,7 +68,7 @@ static void close_all(void)
     end_pair();
 }
 
-FIXTURE(open_default_pair, close_all)
+FIXTURE(open_default_pair, close_connections)
 
 /* Replace p by a connection with TLS 1.2 or 1.3 only. */
 static void open_pair_of(int version)

@@ -1,4 +1,7 @@
-/* The connection of a test of TLS. The fixture closes both ends, and frees contexts and certificates. */
+/*
+ * The connection of a test of TLS. The fixture closes both ends, and frees contexts and
+ * certificates.
+ */
 #ifndef TESTS_TLS_TLS_FIXTURE_H
 #define TESTS_TLS_TLS_FIXTURE_H
 

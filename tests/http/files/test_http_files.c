@@ -536,8 +536,9 @@ TEST(a_cancelled_lookup_is_harmless)
         start_client(weft_http_serve_files, files, NULL, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int j = 0; j < i; j++)
             weft_snooze();
-        weft_cancel(client.fiber);
-        weft_close(client.fd);
-        weft_await(client.fiber);
+        weft_fiber server = client.fiber;
+        weft_cancel(server);
+        drop_client();
+        weft_await(server);
     }
 }

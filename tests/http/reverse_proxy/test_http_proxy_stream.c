@@ -10,20 +10,20 @@
 /* An upstream server with a handler. */
 static test_server handler_server;
 
-static void close_all(void)
+static void close_chain(void)
 {
     chain_close();
     if (handler_server.fiber != 0)
         server_close(&handler_server);
 }
 
-FIXTURE(chain_open_hello, close_all)
+FIXTURE(chain_open_hello, close_chain)
 
 static void handler_chain_open(weft_http_handler *handler, const weft_http_proxy_options *options)
 {
     static const weft_http_options o = {.limits = {.body_bytes_max = UINT64_MAX}};
     char url[64];
-    close_all();
+    close_chain();
     server_open(&handler_server, handler, NULL, &o);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", server_port(&handler_server));
     chain_open_at(url, options);
