@@ -29,7 +29,7 @@ typedef struct script_server {
     int listener;
     int port;
     char base[64]; /* "http://127.0.0.1:1234" */
-    const script_step *steps;
+    script_step steps[6];
     size_t steps_count; /* the last step applies to all further requests */
     size_t requests;    /* received so far */
     size_t conns;       /* accepted so far */
@@ -169,7 +169,9 @@ static inline weft_value script_server_run(void *arg)
 static inline void start_server_at(script_server *sv, const char *address, const script_step *steps,
                                    size_t count)
 {
-    *sv = (script_server){.steps = steps, .steps_count = count};
+    ck_assert_uint_le(count, COUNT_OF(sv->steps));
+    *sv = (script_server){.steps_count = count};
+    memcpy(sv->steps, steps, count * sizeof *steps);
     sv->listener = weft_listen("tcp", address);
     ck_assert_int_ge(sv->listener, 0);
     struct sockaddr_in6 bound;
@@ -188,9 +190,12 @@ static inline void start_server(script_server *sv, const script_step *steps, siz
 
 static inline void stop_server(script_server *sv)
 {
+    if (sv->fiber == 0)
+        return;
     weft_cancel(sv->fiber);
     weft_await(sv->fiber);
     weft_close(sv->listener);
+    sv->fiber = 0;
 }
 
 /* Let the server send the replies to count held requests. */
@@ -236,8 +241,8 @@ static inline int fetch_text(weft_fetcher *fetcher, const char *url, char *text,
         ck_assert_str_eq(ck_text, expected);                                      \
     } while (0)
 
-/* The server, the fetcher and the fetch in tests with one of each. */
-static script_server site;
+/* The server, the fetcher and the fetch in tests with one of each, and a second server. */
+static script_server site, other;
 static weft_fetcher *fetcher;
 static weft_fetch *fetch;
 
@@ -246,37 +251,59 @@ static weft_fetch *fetch;
     (const script_step[]){__VA_ARGS__}, \
         sizeof((const script_step[]){__VA_ARGS__}) / sizeof(script_step)
 
-static inline void open_site(const script_step *steps, size_t count)
+static inline void close_fetch(void)
 {
-    start_server(&site, steps, count);
-    fetcher = weft_fetcher_new(NULL);
-    ck_assert_ptr_nonnull(fetcher);
+    weft_fetch_close(fetch);
+    fetch = NULL;
 }
 
 /* Replace the fetcher by one with these options. */
 static inline void use_fetcher(weft_fetcher_options options)
 {
+    close_fetch();
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
     fetcher = weft_fetcher_new(&options);
     ck_assert_ptr_nonnull(fetcher);
 }
 
+/* Close the fetch, the fetcher and the servers that are open. */
 static inline void close_site(void)
 {
+    close_fetch();
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+    fetcher = NULL;
     stop_server(&site);
+    stop_server(&other);
+}
+
+/* Replace the site by a server with this script. */
+static inline void open_site(const script_step *steps, size_t count)
+{
+    close_site();
+    start_server(&site, steps, count);
+    use_fetcher((weft_fetcher_options){0});
+}
+
+#define OK(body, length) "HTTP/1.1 200 OK\r\nContent-Length: " length "\r\n\r\n" body
+
+static const script_step hello[] = {{.reply = OK("hello", "5")}};
+
+static inline void open_hello(void)
+{
+    open_site(hello, 1);
 }
 
 /* GET a path of the site. Return the status, or an error. */
 static inline int get(const char *path)
 {
+    close_fetch();
     return weft_fetch_get(fetcher, url_of(&site, path), &fetch);
 }
 
 static inline void assert_status(const char *path, int status)
 {
     ck_assert_int_eq(get(path), status);
-    weft_fetch_close(fetch);
+    close_fetch();
 }
 
 /* Assert the whole body of fetch. */
@@ -295,8 +322,9 @@ static inline void assert_page(const char *path, const char *expected)
 /* Send a request to a URL. Close the fetch and return the status, or the error. */
 static inline int send_request(weft_fetch_request r)
 {
+    close_fetch();
     int status = weft_fetch_send(fetcher, &r, &fetch);
-    weft_fetch_close(fetch);
+    close_fetch();
     return status;
 }
 
@@ -308,7 +336,5 @@ __attribute__((constructor)) static void unset_proxies(void)
     for (size_t i = 0; i < COUNT_OF(names); i++)
         unsetenv(names[i]);
 }
-
-#define OK(body, length) "HTTP/1.1 200 OK\r\nContent-Length: " length "\r\n\r\n" body
 
 #endif

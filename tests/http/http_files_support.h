@@ -70,12 +70,25 @@ static inline int remove_entry(const char *path, const struct stat *s, int flag,
 static inline void remove_tree(void)
 {
     nftw(tree_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    tree_folder[0] = '\0';
+}
+
+static weft_http_files *files;
+
+/* Free the files and the tree if they exist. */
+static inline void files_close(void)
+{
+    weft_http_files_free(files);
+    files = NULL;
+    if (tree_folder[0] != '\0')
+        remove_tree();
 }
 
 #define MTIME 784111777 /* Sun, 06 Nov 1994 08:49:37 GMT */
 
 static inline void create_tree(void)
 {
+    files_close();
     /* A file system in memory makes large directories cheap. */
     const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(tree_folder, sizeof tree_folder, "%s/weft-files-XXXXXX", parent);
@@ -107,8 +120,7 @@ static inline void create_tree(void)
     create_link(tree_path("secret.txt"), "root/absolute");
 }
 
-static weft_http_files *files;
-
+/* Replace the files by those with these options, in a new tree. */
 static inline void files_open(const weft_http_files_options *options)
 {
     create_tree();
@@ -116,10 +128,9 @@ static inline void files_open(const weft_http_files_options *options)
     ck_assert_ptr_nonnull(files);
 }
 
-static inline void files_close(void)
+static inline void files_open_default(void)
 {
-    weft_http_files_free(files);
-    remove_tree();
+    files_open(NULL);
 }
 
 /* Send a request and return the response. Each line of headers ends with CRLF. */

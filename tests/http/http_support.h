@@ -89,6 +89,8 @@ static inline weft_value client_close(test_client *client)
 {
     weft_close(client->fd);
     ck_assert_int_eq(weft_await(client->fiber), 0);
+    client->fd = 0;
+    client->fiber = 0;
     return client->result;
 }
 
@@ -113,20 +115,22 @@ typedef struct test_server {
     int result; /* of weft_http_serve_fd */
     weft_http_handler *handler;
     void *ctx;
-    const weft_http_options *options;
+    weft_http_options options;
 } test_server;
 
 static inline weft_value test_server_run(void *arg)
 {
     test_server *s = arg;
-    s->result = weft_http_serve_fd(s->listener, s->handler, s->ctx, s->options);
+    s->result = weft_http_serve_fd(s->listener, s->handler, s->ctx, &s->options);
     return 0;
 }
 
 static inline void server_open(test_server *s, weft_http_handler *handler, void *ctx,
                                const weft_http_options *options)
 {
-    *s = (test_server){.handler = handler, .ctx = ctx, .options = options};
+    *s = (test_server){.handler = handler, .ctx = ctx};
+    if (options != NULL)
+        s->options = *options;
     s->listener = listen_tcp(&s->address, 128);
     s->fiber = weft_spin(test_server_run, s);
     ck_assert_uint_ne(s->fiber, 0);
@@ -143,6 +147,7 @@ static inline int server_close(test_server *s)
     ck_assert_int_eq(weft_cancel(s->fiber), 0);
     (void)weft_await(s->fiber);
     weft_close(s->listener);
+    s->fiber = 0;
     return s->result;
 }
 
@@ -174,10 +179,34 @@ static inline int status_of(const char *response)
 /* The client in tests with one. */
 static test_client client;
 
+/* Close the client's descriptor unless it is closed. Do not wait for the server. */
+static inline void drop_client(void)
+{
+    if (client.fd > 0)
+        weft_close(client.fd);
+    client.fd = 0;
+    client.fiber = 0;
+}
+
+/* Close the client if it is open. Assert that the server has succeeded. */
+static inline void end_client(void)
+{
+    if (client.fiber != 0)
+        ck_assert_int_eq(client_close(&client), 0);
+}
+
+/* The end of each test with one client. */
+static inline void end_test(void)
+{
+    end_client();
+    assert_nothing_pending();
+}
+
 /* Open a connection and send a text. */
 static inline void start_client(weft_http_handler *handler, void *ctx,
                                 const weft_http_options *options, const char *text)
 {
+    end_client();
     client_open(&client, handler, ctx, options);
     client_send(&client, text);
 }

@@ -3,39 +3,97 @@
  * state without lost or repeated bytes.
  */
 #include "support/suite.h"
-#include "support/tls_support.h"
+#include "tls/tls_fixture.h"
 
-#include <openssl/ssl.h>
+/* One direction of a connection that passes through the test, a few bytes at a time. */
+typedef struct forwarder {
+    int from, to;
+    size_t bytes; /* forwarded so far */
+} forwarder;
 
-/* The connection of most tests. */
-static tls_pair p;
-
-/* Open p with TLS 1.2 or 1.3 only. */
-static void open_pair_of(int version)
+static weft_value forward_bytes(void *arg)
 {
-    open_tls_pair(&p, &(weft_tls_options){.version_min = version, .version_max = version}, NULL);
+    forwarder *r = arg;
+    char data[64];
+    ssize_t n;
+    while ((n = weft_read(r->from, data, 1 + random_below(sizeof data))) > 0) {
+        if (weft_write_all(r->to, data, (size_t)n) < 0)
+            break;
+        r->bytes += (size_t)n;
+        (void)weft_snooze();
+    }
+    (void)weft_shutdown(r->to, SHUT_WR);
+    return 0;
 }
 
-TEST(a_client_and_a_server_connect_and_exchange_lines)
+/* The forwarders between both ends, and the descriptors of the ends. */
+static int left[2], right[2];
+static forwarder to_server, to_client;
+static weft_fiber forwarders[2];
+
+/* Connect p again, over forwarders. */
+static void open_forwarded(void)
 {
-    for (int version = 12; version <= 13; version++) {
-        weft_tls_info info;
-        open_pair_of(version);
-        assert_line_passes(&p.client, &p.server);
-        assert_line_passes(&p.server, &p.client);
-        ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
-        ck_assert_int_eq(info.version, version);
-        ck_assert_str_eq(info.cipher, version == 13 ? "TLS_AES_256_GCM_SHA384"
-                                                    : "ECDHE-ECDSA-AES256-GCM-SHA384");
-        ck_assert_str_eq(info.server_name, "localhost");
-        ck_assert_str_eq(info.peer_subject, "CN=localhost");
-        ck_assert(!info.is_resumed);
-        ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
-        ck_assert_str_eq(info.server_name, "localhost");
-        ck_assert_str_eq(info.peer_subject, "");
-        close_tls_pair(&p);
+    close_ends(&p);
+    ck_assert_int_eq(weft_socketpair(left), 0);
+    ck_assert_int_eq(weft_socketpair(right), 0);
+    to_server = (forwarder){left[1], right[1], 0};
+    to_client = (forwarder){right[1], left[1], 0};
+    forwarders[0] = weft_spin(forward_bytes, &to_server);
+    forwarders[1] = weft_spin(forward_bytes, &to_client);
+    handshake_over(&p, left[0], right[0]);
+    ck_assert_good(p.client_rc);
+    ck_assert_good(p.server_rc);
+}
+
+static void stop_forwarding_to_server(void)
+{
+    (void)cancel_and_await(forwarders[0]);
+}
+
+static void open_default_pair(void)
+{
+    renew_pair(NULL, NULL);
+    connect_pair();
+}
+
+static void close_connections(void)
+{
+    close_end(&p.client);
+    close_end(&p.server);
+    for (size_t i = 0; forwarders[0] != 0 && i < 2; i++) {
+        (void)weft_await(forwarders[i]);
+        weft_close(i == 0 ? left[1] : right[1]);
     }
-    assert_nothing_pending();
+    end_pair();
+}
+
+FIXTURE(open_default_pair, close_connections)
+
+/* Replace p by a connection with TLS 1.2 or 1.3 only. */
+static void open_pair_of(int version)
+{
+    renew_pair(&(weft_tls_options){.version_min = version, .version_max = version}, NULL);
+    connect_pair();
+}
+
+TEST_LOOP(a_client_and_a_server_connect_and_exchange_lines, 2)
+{
+    int version = 12 + _i;
+    weft_tls_info info;
+    open_pair_of(version);
+    assert_line_passes(&p.client, &p.server);
+    assert_line_passes(&p.server, &p.client);
+    ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
+    ck_assert_int_eq(info.version, version);
+    ck_assert_str_eq(info.cipher,
+                     version == 13 ? "TLS_AES_256_GCM_SHA384" : "ECDHE-ECDSA-AES256-GCM-SHA384");
+    ck_assert_str_eq(info.server_name, "localhost");
+    ck_assert_str_eq(info.peer_subject, "CN=localhost");
+    ck_assert(!info.is_resumed);
+    ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
+    ck_assert_str_eq(info.server_name, "localhost");
+    ck_assert_str_eq(info.peer_subject, "");
 }
 
 /* A test stream that one fiber writes and another fiber checks. */
@@ -74,24 +132,20 @@ static weft_value read_flow(void *arg)
     return 0;
 }
 
-TEST(megabytes_are_sent_in_both_directions_at_once)
+TEST_LOOP(megabytes_are_sent_in_both_directions_at_once, 2)
 {
-    for (int version = 12; version <= 13; version++) {
-        open_pair_of(version);
-        flow out = {&p.client, &p.server, 3 << 20, 100000};
-        flow to_client = {&p.server, &p.client, 3 << 20, 30000};
-        weft_fiber all[] = {weft_spin(write_flow, &out), weft_spin(write_flow, &to_client),
-                            weft_spin(read_flow, &out), weft_spin(read_flow, &to_client)};
-        for (size_t k = 0; k < COUNT_OF(all); k++)
-            ck_assert_int_eq(weft_await(all[k]), 0);
-        close_tls_pair(&p);
-    }
-    assert_nothing_pending();
+    int version = 12 + _i;
+    open_pair_of(version);
+    flow out = {&p.client, &p.server, 3 << 20, 100000};
+    flow back = {&p.server, &p.client, 3 << 20, 30000};
+    weft_fiber all[] = {weft_spin(write_flow, &out), weft_spin(write_flow, &back),
+                        weft_spin(read_flow, &out), weft_spin(read_flow, &back)};
+    for (size_t k = 0; k < COUNT_OF(all); k++)
+        ck_assert_int_eq(weft_await(all[k]), 0);
 }
 
 TEST(writev_sends_several_spans_in_order)
 {
-    open_tls_pair(&p, NULL, NULL);
     static unsigned char data[100000];
     fill_from(data, sizeof data, 0);
     struct iovec pieces[] = {{data, 0},           {data, 1},         {data + 1, 300},
@@ -101,7 +155,6 @@ TEST(writev_sends_several_spans_in_order)
     ck_assert_int_eq(weft_stream_writev(&p.client, pieces, COUNT_OF(pieces)), sizeof data);
     ck_assert_int_eq(weft_stream_flush(&p.client), 0);
     ck_assert_int_eq(weft_await(reader), 0);
-    close_tls_pair(&p);
 }
 
 /* One side of a round: writes or reads until it is done, or its scope is cancelled. */
@@ -154,10 +207,7 @@ static void run_round(part *writer, part *reader)
     ck_assert(r == 0 || weft_await(r) == 0);
 }
 
-static weft_value flush_stream(void *arg)
-{
-    return weft_stream_flush(arg);
-}
+FIBER(flush_stream, weft_stream_flush(arg))
 
 /* Read all bytes that the writer has written. */
 static void finish_rounds(part *writer, part *reader)
@@ -169,24 +219,20 @@ static void finish_rounds(part *writer, part *reader)
     ck_assert_uint_eq(reader->at, writer->at);
 }
 
-TEST(cancelled_calls_neither_lose_nor_repeat_bytes)
+TEST_LOOP(cancelled_calls_neither_lose_nor_repeat_bytes, 2)
 {
-    for (int version = 12; version <= 13; version++) {
-        open_pair_of(version);
-        part writer = {.stream = &p.client, .is_writer = true}, reader = {.stream = &p.server};
-        for (int k = 0; k < 40; k++)
-            run_round(&writer, &reader);
-        ck_assert_uint_gt(writer.at, 1000000);
-        ck_assert_uint_gt(reader.at, 100000);
-        finish_rounds(&writer, &reader);
-        close_tls_pair(&p);
-    }
-    assert_nothing_pending();
+    int version = 12 + _i;
+    open_pair_of(version);
+    part writer = {.stream = &p.client, .is_writer = true}, reader = {.stream = &p.server};
+    for (int k = 0; k < 40; k++)
+        run_round(&writer, &reader);
+    ck_assert_uint_gt(writer.at, 1000000);
+    ck_assert_uint_gt(reader.at, 100000);
+    finish_rounds(&writer, &reader);
 }
 
 TEST(a_cancelled_flush_continues_with_the_next_flush)
 {
-    open_tls_pair(&p, NULL, NULL);
     part writer = {.stream = &p.client, .is_writer = true, .bytes = 8 << 20};
     weft_fiber w = weft_spin(run_part, &writer);
     let_run();
@@ -201,129 +247,56 @@ TEST(a_cancelled_flush_continues_with_the_next_flush)
     part reader = {.stream = &p.server, .bytes = writer.at};
     run_part(&reader);
     ck_assert_int_eq(weft_await(flusher), 0);
-    close_tls_pair(&p);
 }
 
 TEST(a_write_in_a_cancelled_scope_sends_nothing)
 {
     static char data[100000];
-    open_tls_pair(&p, NULL, NULL);
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_stream_write(&p.client, data, sizeof data), -ECANCELED);
     }
     assert_line_passes(&p.client, &p.server);
-    close_tls_pair(&p);
-}
-
-/* One direction of a connection that passes through the test, a few bytes at a time. */
-typedef struct forwarder {
-    int from, to;
-    size_t bytes; /* forwarded so far */
-} forwarder;
-
-static weft_value forward_bytes(void *arg)
-{
-    forwarder *r = arg;
-    char data[64];
-    ssize_t n;
-    while ((n = weft_read(r->from, data, 1 + random_below(sizeof data))) > 0) {
-        if (weft_write_all(r->to, data, (size_t)n) < 0)
-            break;
-        r->bytes += (size_t)n;
-        (void)weft_snooze();
-    }
-    (void)weft_shutdown(r->to, SHUT_WR);
-    return 0;
-}
-
-/* Both ends of a connection, and the forwarders between them. */
-typedef struct forwarded {
-    tls_pair p;
-    int left[2], right[2];
-    forwarder to_server, to_client;
-    weft_fiber fibers[2];
-} forwarded;
-
-static void open_forwarded(forwarded *f)
-{
-    *f = (forwarded){0};
-    new_tls_pair(&f->p, NULL, NULL);
-    ck_assert_int_eq(weft_socketpair(f->left), 0);
-    ck_assert_int_eq(weft_socketpair(f->right), 0);
-    f->to_server = (forwarder){f->left[1], f->right[1], 0};
-    f->to_client = (forwarder){f->right[1], f->left[1], 0};
-    f->fibers[0] = weft_spin(forward_bytes, &f->to_server);
-    f->fibers[1] = weft_spin(forward_bytes, &f->to_client);
-    handshake_over(&f->p, f->left[0], f->right[0]);
-    ck_assert_good(f->p.client_rc);
-    ck_assert_good(f->p.server_rc);
-}
-
-static void stop_forwarding_to_server(forwarded *f)
-{
-    ck_assert_int_eq(weft_cancel(f->fibers[0]), 0);
-    (void)weft_await(f->fibers[0]);
-}
-
-/* Wait for the forwarders after both ends are closed. */
-static void close_forwarded(forwarded *f)
-{
-    for (size_t i = 0; i < 2; i++)
-        (void)weft_await(f->fibers[i]);
-    weft_close(f->left[1]);
-    weft_close(f->right[1]);
-    free_tls_pair(&f->p);
 }
 
 TEST(records_may_arrive_in_small_pieces)
 {
-    forwarded f;
-    open_forwarded(&f);
-    part writer = {.stream = &f.p.client, .is_writer = true}, reader = {.stream = &f.p.server};
+    open_forwarded();
+    part writer = {.stream = &p.client, .is_writer = true}, reader = {.stream = &p.server};
     for (int k = 0; k < 10; k++)
         run_round(&writer, &reader);
     finish_rounds(&writer, &reader);
-    close_ends(&f.p);
-    close_forwarded(&f);
 }
 
-TEST(closing_one_side_is_the_end_of_input_for_the_other)
+TEST_LOOP(closing_one_side_is_the_end_of_input_for_the_other, 2)
 {
-    for (int version = 12; version <= 13; version++) {
-        char data[16];
-        open_pair_of(version);
-        ck_assert_int_eq(weft_stream_puts(&p.client, "last"), 4);
-        ck_assert_int_eq(weft_stream_close(&p.client), 0);
-        ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 4);
-        ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 0);
-        ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 0);
-        ck_assert_int_eq(weft_stream_wait(&p.server), 0);
-        ck_assert_int_eq(weft_stream_close(&p.server), 0);
-        free_tls_pair(&p);
-    }
+    int version = 12 + _i;
+    char data[16];
+    open_pair_of(version);
+    ck_assert_int_eq(weft_stream_puts(&p.client, "last"), 4);
+    ck_assert_int_eq(weft_stream_close(&p.client), 0);
+    ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 4);
+    ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 0);
+    ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 0);
+    ck_assert_int_eq(weft_stream_wait(&p.server), 0);
 }
 
 TEST(a_close_without_close_notify_is_econnreset)
 {
-    forwarded f;
     char data[16];
-    open_forwarded(&f);
-    assert_line_passes(&f.p.client, &f.p.server);
-    stop_forwarding_to_server(&f);
+    open_forwarded();
+    assert_line_passes(&p.client, &p.server);
+    stop_forwarding_to_server();
     for (int k = 0; k < 2; k++) {
-        ck_assert_int_eq(weft_stream_read(&f.p.server, data, sizeof data), -ECONNRESET);
+        ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), -ECONNRESET);
         ck_assert_error(-ECONNRESET, "TLS: the peer closed the connection without close_notify");
-        ck_assert_int_eq(weft_stream_wait(&f.p.server), 0);
+        ck_assert_int_eq(weft_stream_wait(&p.server), 0);
     }
-    assert_line_passes(&f.p.server, &f.p.client); /* the other direction still works */
-    close_ends(&f.p);
-    close_forwarded(&f);
+    assert_line_passes(&p.server, &p.client); /* the other direction still works */
 }
 
 TEST(one_side_may_shut_down_before_the_other)
 {
     char data[16];
-    open_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_stream_puts(&p.client, "question\n"), 9);
     ck_assert_int_eq(weft_tls_shutdown(&p.client), 0);
     ck_assert_int_eq(weft_tls_shutdown(&p.client), 0);
@@ -336,18 +309,15 @@ TEST(one_side_may_shut_down_before_the_other)
     ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), 0);
     ck_assert_int_eq(weft_stream_close(&p.client), -EPIPE);
     ck_assert_int_eq(weft_tls_shutdown(&p.client), -EBADF);
-    free_tls_pair(&p);
 }
 
 TEST(a_write_after_the_peer_has_closed_is_epipe)
 {
-    open_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_stream_close(&p.server), 0);
     ck_assert_int_eq(weft_stream_puts(&p.client, "anybody?"), 8);
     ck_assert_int_eq(weft_stream_flush(&p.client), -EPIPE);
     ck_assert_int_eq(weft_stream_flush(&p.client), -EPIPE);
     ck_assert_int_eq(weft_stream_close(&p.client), -EPIPE);
-    free_tls_pair(&p);
 }
 
 static weft_value read_stream_byte(void *arg)
@@ -367,7 +337,6 @@ static weft_value write_endlessly(void *arg)
 
 TEST(closing_wakes_readers_and_writers)
 {
-    open_tls_pair(&p, NULL, NULL);
     weft_fiber reader = weft_spin(read_stream_byte, &p.client);
     weft_fiber writer = weft_spin(write_endlessly, &p.client);
     let_run();
@@ -377,19 +346,12 @@ TEST(closing_wakes_readers_and_writers)
     ck_assert_int_eq(weft_await(reader), -EBADF);
     weft_value result = weft_await(writer);
     ck_assert(result == -EBADF || result > 0);
-    ck_assert_int_eq(weft_stream_close(&p.server), 0);
-    free_tls_pair(&p);
-    assert_nothing_pending();
 }
 
-static weft_value wait_for_stream(void *arg)
-{
-    return weft_stream_wait(arg);
-}
+FIBER(wait_for_stream, weft_stream_wait(arg))
 
 TEST(waiting_for_input_ignores_records_without_application_data)
 {
-    open_tls_pair(&p, NULL, NULL);
     /* The session tickets of the server have arrived or will arrive. */
     weft_fiber waiter = weft_spin(wait_for_stream, &p.client);
     let_run();
@@ -399,16 +361,12 @@ TEST(waiting_for_input_ignores_records_without_application_data)
     ck_assert_int_eq(read_stream_byte(&p.client), 1);
     waiter = weft_spin(wait_for_stream, &p.client);
     let_run();
-    ck_assert_int_eq(weft_cancel(waiter), 0);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     waiter = weft_spin(wait_for_stream, &p.client);
     let_run();
     ck_assert_int_eq(weft_stream_close(&p.server), 0);
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_int_eq(read_stream_byte(&p.client), 0);
-    ck_assert_int_eq(weft_stream_close(&p.client), 0);
-    free_tls_pair(&p);
-    assert_nothing_pending();
 }
 
 /* One side of a handshake, in a fiber. */
@@ -444,7 +402,6 @@ static void assert_closed(int fd)
 
 TEST(a_cancelled_handshake_closes_its_descriptor)
 {
-    new_tls_pair(&p, NULL, NULL);
     for (int k = 0; k < 4; k++) {
         int fd[2];
         ck_assert_int_eq(weft_socketpair(fd), 0);
@@ -459,16 +416,12 @@ TEST(a_cancelled_handshake_closes_its_descriptor)
         assert_closed(fd[1]);
         ck_assert_int_eq(weft_stream_flush(&a.stream), -EBADF);
     }
-    free_tls_pair(&p);
-    assert_nothing_pending();
 }
 
 /* Forward a limited number of bytes in each direction, then cancel or close. */
 TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
 {
-    new_tls_pair(&p, NULL, NULL);
     for (size_t limit = 0; limit < 3000; limit += 97) {
-        int left[2], right[2];
         ck_assert_int_eq(weft_socketpair(left), 0);
         ck_assert_int_eq(weft_socketpair(right), 0);
         attempt client = {.tls = p.client_tls, .fd = left[0], .is_client = true};
@@ -499,15 +452,12 @@ TEST(a_handshake_may_be_cancelled_or_cut_off_after_any_number_of_bytes)
         weft_stream_close(&client.stream);
         weft_stream_close(&server.stream);
     }
-    free_tls_pair(&p);
-    assert_nothing_pending();
 }
 
 /* Assert the error of a handshake with a peer that sends input. message may be NULL. */
 static void assert_no_handshake(bool is_client, const char *input, int code, const char *message)
 {
     int fd[2];
-    new_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_socketpair(fd), 0);
     attempt a = {
         .tls = is_client ? p.client_tls : p.server_tls, .fd = fd[0], .is_client = is_client};
@@ -518,7 +468,6 @@ static void assert_no_handshake(bool is_client, const char *input, int code, con
     if (message != NULL)
         ck_assert_str_eq(a.message, message);
     assert_closed(fd[1]);
-    free_tls_pair(&p);
 }
 
 TEST(a_peer_that_does_not_use_tls_is_refused_with_a_message)
@@ -541,21 +490,18 @@ TEST(modified_records_end_the_connection)
     /* An unencrypted record, sent to the client in place of the server. */
     static const char record[] = "\x17\x03\x03\x00\x20"
                                  "0123456789abcdef0123456789abcdef";
-    forwarded f;
     char data[64];
-    open_forwarded(&f);
+    open_forwarded();
     let_run();
-    stop_forwarding_to_server(&f);
-    assert_line_passes(&f.p.server, &f.p.client);
-    ck_assert_int_eq(weft_write(f.left[1], record, sizeof record - 1), sizeof record - 1);
-    ck_assert_int_eq(weft_stream_read(&f.p.client, data, sizeof data), -EPROTO);
+    stop_forwarding_to_server();
+    assert_line_passes(&p.server, &p.client);
+    ck_assert_int_eq(weft_write(left[1], record, sizeof record - 1), sizeof record - 1);
+    ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), -EPROTO);
     ck_assert_error(-EPROTO, "TLS: a record was modified in transit");
-    ck_assert_int_eq(weft_stream_read(&f.p.client, data, sizeof data), -EPROTO);
-    ck_assert_int_eq(weft_stream_puts(&f.p.client, "x"), 1);
-    ck_assert_int_eq(weft_stream_flush(&f.p.client), -EPROTO);
-    ck_assert_int_eq(weft_stream_close(&f.p.client), -EPROTO);
-    ck_assert_int_eq(weft_stream_close(&f.p.server), 0);
-    close_forwarded(&f);
+    ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), -EPROTO);
+    ck_assert_int_eq(weft_stream_puts(&p.client, "x"), 1);
+    ck_assert_int_eq(weft_stream_flush(&p.client), -EPROTO);
+    ck_assert_int_eq(weft_stream_close(&p.client), -EPROTO);
 }
 
 TEST(invalid_calls_are_refused)
@@ -563,7 +509,6 @@ TEST(invalid_calls_are_refused)
     weft_stream s = {0};
     weft_tls_info info;
     int fd[2];
-    new_tls_pair(&p, NULL, NULL);
     ck_assert_int_eq(weft_tls_accept(&s, -ENOENT, p.server_tls), -ENOENT);
     ck_assert_int_eq(weft_tls_connect(&s, -ENOENT, p.client_tls, "localhost"), -ENOENT);
     ck_assert_int_eq(weft_tls_describe(&s, &info), -EBADF);
@@ -587,58 +532,13 @@ TEST(invalid_calls_are_refused)
     ck_assert_int_eq(weft_stream_close(&s), 0);
     weft_close(fd[1]);
     weft_tls_free(NULL);
-    free_tls_pair(&p);
 }
 
 TEST(a_connection_outlives_its_weft_tls)
 {
-    open_tls_pair(&p, NULL, NULL);
     weft_tls_free(p.client_tls);
     weft_tls_free(p.server_tls);
     assert_line_passes(&p.client, &p.server);
     assert_line_passes(&p.server, &p.client);
     p.client_tls = p.server_tls = NULL;
-    close_tls_pair(&p);
-}
-
-static int close_result_at_exit; /* the expected result of weft_stream_close */
-
-static weft_value close_at_exit(void *arg)
-{
-    weft_value rc = weft_suspend();
-    int result = weft_stream_close(arg);
-    if (result != close_result_at_exit)
-        fprintf(stderr, "weft_stream_close returned %d\n", result);
-    return rc;
-}
-
-static weft_value write_until_exit(void *arg)
-{
-    (void)write_endlessly(arg);
-    return 0;
-}
-
-static int exit_with_connections(void)
-{
-    open_tls_pair(&p, NULL, NULL);
-    weft_spin(close_at_exit, &p.client);
-    weft_spin(write_until_exit, &p.server);
-    let_run();
-    return 0;
-}
-
-/* The cleanup of OpenSSL then runs before that of weft. */
-static int exit_after_openssl(void)
-{
-    weft_self();
-    OPENSSL_init_ssl(0, NULL);
-    close_result_at_exit = -EBADF;
-    return exit_with_connections();
-}
-
-TEST(a_process_may_exit_with_open_connections)
-{
-    assert_silent(run_apart(exit_with_connections), 0);
-    if (!is_sanitized()) /* LeakSanitizer reports memory that OpenSSL no longer references */
-        assert_silent(run_apart(exit_after_openssl), 0);
 }

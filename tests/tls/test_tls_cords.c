@@ -1,8 +1,9 @@
-/* A weft_tls that several threads share: handshakes, reloads, and the last release. */
+/* A weft_tls that several threads share, and the end of threads and processes that use TLS. */
 #include "support/cord_support.h"
 #include "support/suite.h"
 #include "support/tls_support.h"
-#include "tls/tls_certs.h"
+
+#include <openssl/ssl.h>
 
 /* The state that all cords share. */
 typedef struct shared {
@@ -103,4 +104,51 @@ TEST(a_thread_frees_its_openssl_state)
     for (int i = 0; i < (IS_SLOW ? 3 : 10); i++)
         ck_assert_good(weft_cord_join(start_cord(hold_connection, &s)));
     free_tls_pair(&p); /* LeakSanitizer checks the rest */
+}
+
+/* The end of a process. OpenSSL is not in use before. */
+
+static int close_result_at_exit; /* the expected result of weft_stream_close */
+
+static weft_value close_at_exit(void *arg)
+{
+    weft_value rc = weft_suspend();
+    int result = weft_stream_close(arg);
+    if (result != close_result_at_exit)
+        fprintf(stderr, "weft_stream_close returned %d\n", result);
+    return rc;
+}
+
+static weft_value write_until_exit(void *arg)
+{
+    static const char data[30000];
+    while (weft_stream_write(arg, data, sizeof data) > 0)
+        continue;
+    return 0;
+}
+
+static int exit_with_connections(void)
+{
+    static tls_pair ends;
+    open_tls_pair(&ends, NULL, NULL);
+    weft_spin(close_at_exit, &ends.client);
+    weft_spin(write_until_exit, &ends.server);
+    let_run();
+    return 0;
+}
+
+/* The cleanup of OpenSSL then runs before that of weft. */
+static int exit_after_openssl(void)
+{
+    weft_self();
+    OPENSSL_init_ssl(0, NULL);
+    close_result_at_exit = -EBADF;
+    return exit_with_connections();
+}
+
+TEST(a_process_may_exit_with_open_connections)
+{
+    assert_silent(run_apart(exit_with_connections), 0);
+    if (!is_sanitized()) /* LeakSanitizer reports memory that OpenSSL no longer references */
+        assert_silent(run_apart(exit_after_openssl), 0);
 }

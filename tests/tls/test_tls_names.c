@@ -2,19 +2,16 @@
 #include "support/cases.h"
 #include "support/result_support.h"
 #include "support/suite.h"
-#include "support/tls_support.h"
-#include "tls/tls_certs.h"
+#include "tls/tls_fixture.h"
 
-static tls_pair p;
+FIXTURE(NULL, end_pair)
 
 /* Perform a handshake with this name. Assert the subject of the server's certificate. */
 static void assert_subject(const char *name, const char *subject)
 {
     weft_tls_info info;
     p.name = name;
-    handshake(&p);
-    ck_assert_good(p.client_rc);
-    ck_assert_good(p.server_rc);
+    connect_pair();
     ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
     ck_assert_str_eq(info.peer_subject, subject);
     close_ends(&p);
@@ -36,7 +33,7 @@ TEST(clients_get_the_certificate_for_the_requested_name)
     test_cert *common = issue_for(ca, "c.org", NULL);
     weft_tls_options server = {.identity = identity_of(first), .has_no_tickets = true};
     for (server.version_max = 12; server.version_max <= 13; server.version_max++) {
-        new_tls_pair(&p, &server, &(weft_tls_options){.ca_pem = ca->cert_pem});
+        renew_pair(&server, &(weft_tls_options){.ca_pem = ca->cert_pem});
         add_identity(wild);
         add_identity(exact);
         add_identity(common);
@@ -55,9 +52,7 @@ TEST(clients_get_the_certificate_for_the_requested_name)
         ck_assert_int_eq(weft_tls_add(p.server_tls, &(weft_tls_identity){.cert_pem = "x"}),
                          -EINVAL);
         assert_subject("x.b.org", "CN=exact");
-        free_tls_pair(&p);
     }
-    free_certs();
 }
 
 TEST(with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one)
@@ -67,14 +62,12 @@ TEST(with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one)
         (cert_options){.subject = "rsa", .issuer = ca, .is_rsa = true, .names = "DNS:a.org"});
     weft_tls_options server = {.identity = identity_of(rsa), .version_max = 12};
     for (int k = 0; k < 2; k++) {
-        new_tls_pair(&p, &server,
-                     &(weft_tls_options){.ca_pem = ca->cert_pem,
-                                         .ciphers = k == 0 ? "aRSA+AESGCM" : "aECDSA+AESGCM"});
+        renew_pair(&server,
+                   &(weft_tls_options){.ca_pem = ca->cert_pem,
+                                       .ciphers = k == 0 ? "aRSA+AESGCM" : "aECDSA+AESGCM"});
         add_identity(curve);
         assert_subject("a.org", k == 0 ? "CN=rsa" : "CN=curve");
-        free_tls_pair(&p);
     }
-    free_certs();
 }
 
 /* The context of the choose function. */
@@ -121,7 +114,7 @@ TEST(a_function_may_choose_the_certificate)
                                .choose_ctx = &c,
                                .has_no_tickets = true};
     for (server.version_max = 12; server.version_max <= 13; server.version_max++) {
-        new_tls_pair(&p, &server, &(weft_tls_options){.ca_pem = ca->cert_pem});
+        renew_pair(&server, &(weft_tls_options){.ca_pem = ca->cert_pem});
         c = (choice){.cert = chosen};
         assert_subject("A.org", "CN=chosen");
         ck_assert_str_eq(c.server_name, "a.org");
@@ -131,11 +124,9 @@ TEST(a_function_may_choose_the_certificate)
         assert_subject("a.org", "CN=chosen");
         c = (choice){0};
         assert_subject("a.org", "CN=own");
-        free_tls_pair(&p);
     }
     remove_temp_file(cert_path);
     remove_temp_file(key_path);
-    free_certs();
 }
 
 TEST(a_failing_choose_function_ends_the_handshake)
@@ -144,19 +135,16 @@ TEST(a_failing_choose_function_ends_the_handshake)
     choice choices[] = {{.error = -ENXIO}, {.identity = &missing}, {0}};
     const int codes[] = {-ENXIO, -ENOENT, -EPROTO};
     for (size_t i = 0; i < COUNT_OF(choices); i++) {
-        new_tls_pair(&p, &(weft_tls_options){.choose = choose_identity, .choose_ctx = &choices[i]},
-                     NULL);
+        renew_pair(&(weft_tls_options){.choose = choose_identity, .choose_ctx = &choices[i]}, NULL);
         handshake(&p);
         ck_assert_int_eq(p.server_rc, codes[i]);
         ck_assert_int_eq(p.client_rc, -EPROTO);
         ck_assert_error(-EPROTO, "TLS: the peer reports: unknown server name");
-        free_tls_pair(&p);
     }
 }
 
 static weft_value mark_three_times(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 3; i++) {
         mark("other ");
         ck_assert_int_eq(weft_snooze(), 0);
@@ -166,7 +154,6 @@ static weft_value mark_three_times(void *arg)
 
 static weft_value connect_end(void *arg)
 {
-    (void)arg;
     p.client_rc = weft_tls_connect(&p.client, p.fd[0], p.client_tls, "localhost");
     return 0;
 }
@@ -175,7 +162,7 @@ static weft_value connect_end(void *arg)
 static void start_waiting(choice *c, weft_fiber both[2])
 {
     c->is_blocking = true;
-    new_tls_pair(&p, &(weft_tls_options){.choose = choose_identity, .choose_ctx = c}, NULL);
+    renew_pair(&(weft_tls_options){.choose = choose_identity, .choose_ctx = c}, NULL);
     ck_assert_int_eq(weft_socketpair(p.fd), 0);
     both[0] = weft_spin(accept_tls_end, &p);
     both[1] = weft_spin(connect_end, NULL);
@@ -185,12 +172,12 @@ static void start_waiting(choice *c, weft_fiber both[2])
 
 TEST(a_waiting_choose_function_does_not_block_other_fibers)
 {
-    make_local_cert();
-    weft_tls_identity identity = {.cert_pem = local_cert, .key_pem = local_key};
-    choice c = {.identity = &identity};
+    choice c = {0};
     tls_pair fast = {0};
     weft_fiber both[2];
     start_waiting(&c, both);
+    weft_tls_identity identity = {.cert_pem = local_cert, .key_pem = local_key};
+    c.identity = &identity;
     new_tls_pair(&fast, NULL, NULL);
     weft_fiber counter = weft_spin(mark_three_times, NULL);
     handshake(&fast); /* completes meanwhile */
@@ -204,7 +191,6 @@ TEST(a_waiting_choose_function_does_not_block_other_fibers)
     close_ends(&fast);
     weft_tls_free(fast.client_tls);
     weft_tls_free(fast.server_tls);
-    close_tls_pair(&p);
 }
 
 TEST(a_handshake_can_be_cancelled_while_the_choose_function_waits)
@@ -218,8 +204,6 @@ TEST(a_handshake_can_be_cancelled_while_the_choose_function_waits)
     ck_assert_int_eq(weft_await(both[1]), 0);
     ck_assert_int_eq(p.server_rc, -ECANCELED);
     ck_assert_int_lt(p.client_rc, 0);
-    free_tls_pair(&p);
-    assert_nothing_pending();
 }
 
 /* selected NULL: the handshake fails. */
@@ -228,20 +212,18 @@ static void assert_protocol(const char *of_server, const char *of_client, const 
     weft_tls_options server = {.alpn = of_server};
     for (server.version_max = 12; server.version_max <= 13; server.version_max++) {
         weft_tls_info info;
-        new_tls_pair(&p, &server, &(weft_tls_options){.alpn = of_client});
+        renew_pair(&server, &(weft_tls_options){.alpn = of_client});
         handshake(&p);
         if (selected == NULL) {
             ck_assert_int_eq(p.server_rc, -EPROTO);
             ck_assert_int_eq(p.client_rc, -EPROTO);
             ck_assert_error(-EPROTO, "TLS: the peer reports: no common protocol (ALPN)");
-            free_tls_pair(&p);
             continue;
         }
         ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
         ck_assert_str_eq(info.alpn, selected);
         ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
         ck_assert_str_eq(info.alpn, selected);
-        close_tls_pair(&p);
     }
 }
 
@@ -260,13 +242,12 @@ TEST(the_server_selects_a_protocol_of_both_sides)
 static void assert_nothing_common(weft_tls_options server, weft_tls_options client,
                                   const char *message)
 {
-    new_tls_pair(&p, &server, &client);
+    renew_pair(&server, &client);
     handshake(&p);
     ck_assert_int_eq(p.server_rc, -EPROTO);
     ck_assert_int_eq(p.client_rc, -EPROTO);
     if (message != NULL)
         ck_assert_error(-EPROTO, message);
-    free_tls_pair(&p);
 }
 
 TEST(no_common_version_or_cipher_ends_the_handshake)
@@ -284,9 +265,7 @@ TEST(no_common_version_or_cipher_ends_the_handshake)
 static bool is_resumed(void)
 {
     weft_tls_info client, server;
-    handshake(&p);
-    ck_assert_good(p.client_rc);
-    ck_assert_good(p.server_rc);
+    connect_pair();
     assert_line_passes(&p.server, &p.client);
     ck_assert_int_eq(weft_tls_describe(&p.client, &client), 0);
     ck_assert_int_eq(weft_tls_describe(&p.server, &server), 0);
@@ -306,14 +285,11 @@ static int fill_tls_info(void *out, size_t size)
 
 TEST(a_description_has_the_size_of_the_callers_struct)
 {
-    new_tls_pair(&p, NULL, NULL);
+    renew_pair(NULL, NULL);
     handshake(&p);
     ck_assert_good(p.client_rc);
     described = &p.client;
     assert_result_is_sized(sizeof(weft_tls_info), fill_tls_info);
-    ck_assert_int_eq(weft_stream_close(&p.client), 0);
-    ck_assert_int_eq(weft_stream_close(&p.server), 0);
-    free_tls_pair(&p);
 }
 
 /* Assert that the next connection is new and the one after it is resumed. */
@@ -323,77 +299,69 @@ static void assert_resumed_after_new(void)
     ck_assert(is_resumed());
 }
 
-TEST(a_client_resumes_sessions)
+TEST_LOOP(a_client_resumes_sessions, 2)
 {
-    for (int version = 12; version <= 13; version++) {
-        new_tls_pair(&p, &(weft_tls_options){.version_max = version}, NULL);
-        assert_resumed_after_new();
-        for (int k = 0; k < 4; k++)
-            ck_assert(is_resumed());
-        p.name = "127.0.0.1"; /* each name has its own session */
-        assert_resumed_after_new();
-        p.name = NULL;
+    int version = 12 + _i;
+    renew_pair(&(weft_tls_options){.version_max = version}, NULL);
+    assert_resumed_after_new();
+    for (int k = 0; k < 4; k++)
         ck_assert(is_resumed());
-        ck_assert_int_eq(weft_tls_reload(p.client_tls), 0);
-        assert_resumed_after_new();
-        ck_assert_int_eq(weft_tls_reload(p.server_tls), 0); /* with new ticket keys */
-        assert_resumed_after_new();
-        free_tls_pair(&p);
-    }
+    p.name = "127.0.0.1"; /* each name has its own session */
+    assert_resumed_after_new();
+    p.name = NULL;
+    ck_assert(is_resumed());
+    ck_assert_int_eq(weft_tls_reload(p.client_tls), 0);
+    assert_resumed_after_new();
+    ck_assert_int_eq(weft_tls_reload(p.server_tls), 0); /* with new ticket keys */
+    assert_resumed_after_new();
 }
 
-TEST(a_session_of_tls_1_3_is_used_once)
+TEST_LOOP(a_session_of_tls_1_3_is_used_once, 2)
 {
-    for (int version = 12; version <= 13; version++) {
-        new_tls_pair(&p, &(weft_tls_options){.version_max = version}, NULL);
-        ck_assert(!is_resumed());
-        for (int k = 0; k < 3; k++) { /* two tickets have arrived; the next ones are not read */
-            weft_tls_info info;
-            handshake(&p);
-            ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
-            ck_assert_int_eq(info.is_resumed, version == 12 || k < 2);
-            close_ends(&p);
-        }
-        free_tls_pair(&p);
+    int version = 12 + _i;
+    renew_pair(&(weft_tls_options){.version_max = version}, NULL);
+    ck_assert(!is_resumed());
+    for (int k = 0; k < 3; k++) { /* two tickets have arrived; the next ones are not read */
+        weft_tls_info info;
+        handshake(&p);
+        ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
+        ck_assert_int_eq(info.is_resumed, version == 12 || k < 2);
+        close_ends(&p);
     }
 }
 
 TEST(without_tickets_nothing_is_resumed)
 {
     for (int k = 0; k < 4; k++) {
-        new_tls_pair(&p, &(weft_tls_options){.version_max = 12 + k % 2, .has_no_tickets = k < 2},
-                     &(weft_tls_options){.has_no_tickets = k >= 2});
+        renew_pair(&(weft_tls_options){.version_max = 12 + k % 2, .has_no_tickets = k < 2},
+                   &(weft_tls_options){.has_no_tickets = k >= 2});
         for (int round = 0; round < 3; round++)
             ck_assert(!is_resumed());
-        free_tls_pair(&p);
     }
 }
 
-TEST(a_resumed_session_has_the_client_certificate)
+TEST_LOOP(a_resumed_session_has_the_client_certificate, 2)
 {
     test_cert *ca = issue_ca("ca"), *alice = issue_for(ca, "alice", NULL);
-    for (int version = 12; version <= 13; version++) {
-        weft_tls_info info;
-        new_tls_pair(&p,
-                     &(weft_tls_options){.version_max = version,
-                                         .ca_pem = ca->cert_pem,
-                                         .verify = WEFT_TLS_VERIFY_REQUIRED},
-                     &(weft_tls_options){.identity = identity_of(alice)});
-        assert_resumed_after_new();
-        handshake(&p);
-        ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
-        ck_assert(info.is_resumed);
-        ck_assert_str_eq(info.peer_subject, "CN=alice");
-        close_tls_pair(&p);
-    }
-    free_certs();
+    int version = 12 + _i;
+    weft_tls_info info;
+    new_tls_pair(&p,
+                 &(weft_tls_options){.version_max = version,
+                                     .ca_pem = ca->cert_pem,
+                                     .verify = WEFT_TLS_VERIFY_REQUIRED},
+                 &(weft_tls_options){.identity = identity_of(alice)});
+    assert_resumed_after_new();
+    handshake(&p);
+    ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
+    ck_assert(info.is_resumed);
+    ck_assert_str_eq(info.peer_subject, "CN=alice");
 }
 
 TEST(the_session_cache_is_bounded)
 {
     test_cert *cert = issue_cert((cert_options){.subject = "localhost", .names = "DNS:*.a.org"});
     weft_tls_options server = {.identity = identity_of(cert)}, client = {.ca_pem = cert->cert_pem};
-    new_tls_pair(&p, &server, &client);
+    renew_pair(&server, &client);
     char name[32];
     for (int i = 0; i < 70; i++) { /* more than the cache holds */
         snprintf(name, sizeof name, "s%d.a.org", i);
@@ -403,8 +371,6 @@ TEST(the_session_cache_is_bounded)
     ck_assert(is_resumed());
     p.name = "s0.a.org";
     ck_assert(!is_resumed());
-    free_tls_pair(&p);
-    free_certs();
 }
 
 TEST(reload_reads_files_again_and_existing_connections_continue)
@@ -416,7 +382,7 @@ TEST(reload_reads_files_again_and_existing_connections_continue)
     char *cert = write_temp_file(old->cert_pem), *key = write_temp_file(old->key_pem);
     weft_tls_options server = {.identity = {.cert_file = cert, .key_file = key}};
     weft_tls_options client = {.ca_pem = ca->cert_pem, .has_no_tickets = true};
-    new_tls_pair(&p, &server, &client);
+    renew_pair(&server, &client);
     add_identity(extra);
     tls_pair connected = p;
     connected.name = "a.org";
@@ -435,8 +401,6 @@ TEST(reload_reads_files_again_and_existing_connections_continue)
     assert_subject("a.org", "CN=new");
     assert_line_passes(&connected.client, &connected.server);
     close_ends(&connected);
-    free_tls_pair(&p);
     remove_temp_file(cert);
     remove_temp_file(key);
-    free_certs();
 }

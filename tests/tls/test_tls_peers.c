@@ -32,14 +32,12 @@ static weft_value service_conn_run(void *arg)
 
 static int on_conn(int fd, void *ctx)
 {
-    (void)ctx;
     weft_spin_options options = {.arg_bytes = sizeof fd};
     return weft_spin_with(service_conn_run, &fd, &options) != 0 ? 0 : -ENOMEM;
 }
 
 static weft_value service_run(void *arg)
 {
-    (void)arg;
     int rc = weft_accept_loop(service_listener, on_conn, NULL);
     return rc == -ECANCELED ? 0 : rc;
 }
@@ -71,6 +69,13 @@ static void stop_service(void)
     local_cert = local_key = NULL;
 }
 
+static void start_default_service(void)
+{
+    start_service(NULL);
+}
+
+FIXTURE(start_default_service, stop_service)
+
 /* Run s_client with options and input. The output includes stderr. */
 #define S_CLIENT(input, options)                                                             \
     run_command("printf '" input "' | timeout 15 openssl s_client -connect 127.0.0.1:$PORT " \
@@ -78,31 +83,27 @@ static void stop_service(void)
 
 TEST(s_client_resumes_a_session)
 {
-    start_service(NULL);
     ck_assert_has(S_CLIENT("GET /\\n\\n", "-tls1_2 -ign_eof -sess_out 2"), "version=12 resumed=0");
     ck_assert_has(S_CLIENT("GET /\\n\\n", "-tls1_2 -ign_eof -sess_in 2"), "Reused, TLSv1.",
                   "version=12 resumed=1");
     ck_assert_has(S_CLIENT("GET /\\n\\n", "-tls1_3 -ign_eof -sess_out 3"), "version=13 resumed=0");
     ck_assert_has(S_CLIENT("GET /\\n\\n", "-tls1_3 -ign_eof -sess_in 3"), "Reused, TLSv1.",
                   "version=13 resumed=1");
-    stop_service();
 }
 
 TEST(s_client_gets_an_alert_without_a_common_protocol)
 {
+    stop_service();
     start_service("h2");
     ck_assert_has(S_CLIENT("", "-alpn x,h2"), "ALPN protocol: h2");
     ck_assert_has(S_CLIENT("", "-alpn x"), "no application protocol");
-    stop_service();
 }
 
 TEST(old_versions_and_renegotiation_are_refused)
 {
-    start_service(NULL);
     ck_assert_has(S_CLIENT("", "-tls1_1 -cipher ALL@SECLEVEL=0"), "Cipher is (NONE)");
     ck_assert_has(S_CLIENT("R\\n", "-tls1_2"), "no renegotiation");
     ck_assert_has(S_CLIENT("GET /\\n\\n", "-ign_eof"), "version=13");
-    stop_service();
 }
 
 /* Connect, send bytes, and close. */
@@ -122,7 +123,6 @@ static void send_and_close(const char *data, size_t bytes)
 TEST(an_accept_loop_continues_after_bad_clients)
 {
     static const char hello[] = "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03";
-    start_service(NULL);
     int silent = weft_dial("tcp", service_address); /* stays open and sends nothing */
     send_and_close("", 0);
     send_and_close("GET / HTTP/1.1\r\n\r\n", 18);
@@ -134,7 +134,6 @@ TEST(an_accept_loop_continues_after_bad_clients)
     ck_assert_uint_eq(refused, 5);
     ck_assert_uint_eq(served, 1);
     weft_close(silent);
-    stop_service();
 }
 
 /* Wait until s_server listens and store its address. */
@@ -181,27 +180,23 @@ static void fetch_page(weft_tls *tls, const char *address, int version, bool is_
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
 
-TEST(a_weft_client_fetches_from_s_server_and_resumes)
+TEST_LOOP(a_weft_client_fetches_from_s_server_and_resumes, 2)
 {
-    for (int version = 12; version <= 13; version++) {
-        char address[32], cert[64], key[64];
-        start_service(NULL); /* for the certificate */
-        snprintf(cert, sizeof cert, "%s/cert", peer_folder);
-        snprintf(key, sizeof key, "%s/key", peer_folder);
-        char *flag = version == 12 ? "-tls1_2" : "-tls1_3";
-        weft_process p =
-            spawn_server(ARGV("openssl", "s_server", "-accept", "127.0.0.1:0", flag, "-cert", cert,
-                              "-key", key, "-www", "-max_send_frag", "512"),
-                         address, sizeof address);
-        weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.ca_file = cert});
-        ck_assert_ptr_nonnull(tls);
-        fetch_page(tls, address, version, false);
-        fetch_page(tls, address, version, true);
-        fetch_page(tls, address, version, true);
-        stop_process(&p);
-        weft_tls_free(tls);
-        stop_service();
-    }
+    int version = 12 + _i;
+    char address[32], cert[64], key[64];
+    snprintf(cert, sizeof cert, "%s/cert", peer_folder);
+    snprintf(key, sizeof key, "%s/key", peer_folder);
+    char *flag = version == 12 ? "-tls1_2" : "-tls1_3";
+    weft_process p = spawn_server(ARGV("openssl", "s_server", "-accept", "127.0.0.1:0", flag,
+                                       "-cert", cert, "-key", key, "-www", "-max_send_frag", "512"),
+                                  address, sizeof address);
+    weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.ca_file = cert});
+    ck_assert_ptr_nonnull(tls);
+    fetch_page(tls, address, version, false);
+    fetch_page(tls, address, version, true);
+    fetch_page(tls, address, version, true);
+    stop_process(&p);
+    weft_tls_free(tls);
 }
 
 /* Many clients that send their requests when all are connected. */
@@ -211,7 +206,6 @@ static weft_latch connecting;
 static weft_value connect_and_wait(void *arg)
 {
     weft_stream s;
-    (void)arg;
     ck_assert_good(
         weft_tls_connect(&s, weft_dial("tcp", service_address), clients_tls, "localhost"));
     ck_assert_int_eq(weft_latch_done(&connecting), 0);
@@ -226,7 +220,6 @@ TEST(a_hundred_connections_are_open_at_once)
     enum { CLIENTS = 100 };
     weft_fiber clients[CLIENTS];
     raise_descriptor_limit(2 * CLIENTS + 100);
-    start_service(NULL);
     clients_tls = weft_tls_client_new(&(weft_tls_options){.ca_pem = local_cert});
     weft_latch_add(&connecting, CLIENTS);
     for (int i = 0; i < CLIENTS; i++)
@@ -236,5 +229,4 @@ TEST(a_hundred_connections_are_open_at_once)
     while (served < CLIENTS)
         weft_snooze();
     weft_tls_free(clients_tls);
-    stop_service();
 }

@@ -9,6 +9,16 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+/* A certificate for localhost. */
+static test_cert *cert;
+
+static void create_cert(void)
+{
+    cert = issue_cert((cert_options){.names = "DNS:localhost"});
+}
+
+FIXTURE(create_cert, free_certs)
+
 /* The peer. Its output stays in out until send_raw. */
 typedef struct raw {
     SSL_CTX *ctx;
@@ -17,13 +27,12 @@ typedef struct raw {
     int fd;
 } raw;
 
-static void open_raw(raw *r, bool is_server, int version, const test_cert *cert)
+static void open_raw(raw *r, bool is_server, int version)
 {
     r->ctx = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     SSL_CTX_set_max_proto_version(r->ctx, version == 12 ? TLS1_2_VERSION : TLS1_3_VERSION);
     SSL_CTX_set_session_id_context(r->ctx, (const unsigned char *)"raw", 3);
-    if (cert != NULL)
-        ck_assert_int_eq(SSL_CTX_use_cert_and_key(r->ctx, cert->x, cert->key, NULL, 1), 1);
+    ck_assert_int_eq(SSL_CTX_use_cert_and_key(r->ctx, cert->x, cert->key, NULL, 1), 1);
     r->ssl = SSL_new(r->ctx);
     r->in = BIO_new(BIO_s_mem());
     r->out = BIO_new(BIO_s_mem());
@@ -107,8 +116,7 @@ static weft_value open_weft_side(void *arg)
 }
 
 /* Create and connect both sides. options are for the weft side, without the certificate. */
-static void connect_raw(weft_side *o, raw *r, weft_tls_options options, int version,
-                        const test_cert *cert)
+static void connect_raw(weft_side *o, raw *r, weft_tls_options options, int version)
 {
     int fd[2];
     if (o->is_server)
@@ -118,7 +126,7 @@ static void connect_raw(weft_side *o, raw *r, weft_tls_options options, int vers
     o->tls = o->is_server ? weft_tls_server_new(&options) : weft_tls_client_new(&options);
     ck_assert_ptr_nonnull(o->tls);
     if (r->ssl == NULL)
-        open_raw(r, !o->is_server, version, cert);
+        open_raw(r, !o->is_server, version);
     ck_assert_int_eq(weft_socketpair(fd), 0);
     o->fd = fd[0];
     r->fd = fd[1];
@@ -137,11 +145,10 @@ static void close_both(weft_side *o, raw *r)
 
 TEST(keys_are_updated_when_the_peer_requests_it)
 {
-    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     for (int k = 0; k < 2; k++) {
         weft_side o = {.is_server = k == 1};
         raw r = {0};
-        connect_raw(&o, &r, (weft_tls_options){0}, 13, cert);
+        connect_raw(&o, &r, (weft_tls_options){0}, 13);
         for (int i = 0; i < 5; i++) {
             ck_assert_int_eq(SSL_key_update(r.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
             puts_raw(&r, "with new keys\n");
@@ -152,7 +159,6 @@ TEST(keys_are_updated_when_the_peer_requests_it)
         }
         close_both(&o, &r);
     }
-    free_certs();
 }
 
 static weft_value read_line(void *arg)
@@ -185,10 +191,9 @@ static weft_value read_and_discard(void *arg)
 
 TEST(a_peer_that_requests_key_updates_without_reading_blocks)
 {
-    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     weft_side o = {.is_server = true};
     raw r = {0};
-    connect_raw(&o, &r, (weft_tls_options){0}, 13, cert);
+    connect_raw(&o, &r, (weft_tls_options){0}, 13);
     weft_fiber reader = weft_spin(read_line, &o.stream),
                writer = weft_spin(request_keys_repeatedly, &r);
     let_run();
@@ -200,15 +205,13 @@ TEST(a_peer_that_requests_key_updates_without_reading_blocks)
     weft_cancel(discarder);
     (void)weft_await(discarder);
     close_both(&o, &r);
-    free_certs();
 }
 
 TEST(renegotiation_is_refused)
 {
-    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     weft_side o = {0};
     raw r = {0};
-    connect_raw(&o, &r, (weft_tls_options){0}, 12, cert);
+    connect_raw(&o, &r, (weft_tls_options){0}, 12);
     weft_fiber reader = weft_spin(read_line, &o.stream);
     ck_assert_int_eq(SSL_renegotiate(r.ssl), 1);
     ck_assert_int_eq(SSL_do_handshake(r.ssl), 1); /* a HelloRequest */
@@ -224,7 +227,6 @@ TEST(renegotiation_is_refused)
     ck_assert_int_le(n, 0);
     ck_assert_int_eq(ERR_GET_REASON(ERR_peek_error()), SSL_R_NO_RENEGOTIATION);
     close_both(&o, &r);
-    free_certs();
 }
 
 /* Read until cancelled. */
@@ -246,18 +248,17 @@ static weft_value write_line(void *arg)
 TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
 {
     /* A ticket with the client's certificate is longer than a record of max_send_fragment. */
-    test_cert *cert = issue_cert((cert_options){.names = "DNS:localhost"});
     test_cert *alice = issue_cert(
         (cert_options){.subject = "alice, whose name is what makes it long", .is_rsa = true});
     for (int k = 0; k < 2; k++) { /* with and without a concurrent reader */
         weft_side o = {0};
         raw r = {0};
-        open_raw(&r, true, 13, cert);
+        open_raw(&r, true, 13);
         SSL_set_verify(r.ssl, SSL_VERIFY_PEER, NULL);
         ck_assert_int_eq(X509_STORE_add_cert(SSL_CTX_get_cert_store(r.ctx), alice->x), 1);
         SSL_set_max_send_fragment(r.ssl, 512);
         SSL_set_num_tickets(r.ssl, 0);
-        connect_raw(&o, &r, (weft_tls_options){.identity = identity_of(alice)}, 13, cert);
+        connect_raw(&o, &r, (weft_tls_options){.identity = identity_of(alice)}, 13);
         ck_assert_int_eq(SSL_new_session_ticket(r.ssl), 1);
         puts_raw(&r, "end\n");
         char *data;
@@ -282,5 +283,4 @@ TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
         close_both(&o, &r);
     }
     ck_assert_trail("sent written sent written ");
-    free_certs();
 }

@@ -1,39 +1,37 @@
 /* Verification in TLS: names, dates, authorities, client certificates, and invalid options. */
 #include "support/cases.h"
 #include "support/suite.h"
-#include "support/tls_support.h"
-#include "tls/tls_certs.h"
+#include "tls/tls_fixture.h"
+
+FIXTURE(NULL, end_pair)
 
 /* Assert that the client's handshake fails with this error. */
-static void assert_refused(tls_pair *p, int code, const char *message)
+static void assert_refused(const char *message)
 {
-    handshake(p);
-    ck_assert_int_eq(p->client_rc, code);
-    ck_assert_error(code, message);
-    ck_assert_int_lt(p->server_rc, 0);
+    handshake(&p);
+    ck_assert_int_eq(p.client_rc, -EACCES);
+    ck_assert_error(-EACCES, message);
+    ck_assert_int_lt(p.server_rc, 0);
 }
 
 TEST(a_certificate_for_another_name_is_refused)
 {
-    tls_pair p = {.name = "other.example"};
-    new_tls_pair(&p, NULL, NULL);
-    assert_refused(&p, -EACCES, "the certificate is not for other.example, only for localhost");
+    renew_pair(NULL, NULL);
+    p.name = "other.example";
+    assert_refused("the certificate is not for other.example, only for localhost");
     p.name = "127.0.0.2";
-    assert_refused(&p, -EACCES, "the certificate is not for 127.0.0.2, only for localhost");
-    free_tls_pair(&p);
+    assert_refused("the certificate is not for 127.0.0.2, only for localhost");
 }
-
-static tls_pair named;
 
 /* Connect with this name. expected is ok, other (-EACCES) or bad (-EINVAL). */
 static void assert_name(const char *name, const char *expected)
 {
-    named.name = name;
-    handshake(&named);
+    p.name = name;
+    handshake(&p);
     int rc = strcmp(expected, "ok") == 0 ? 0 : strcmp(expected, "bad") == 0 ? -EINVAL : -EACCES;
-    ck_assert_msg(named.client_rc == rc, "%s: %d", name, named.client_rc);
+    ck_assert_msg(p.client_rc == rc, "%s: %d", name, p.client_rc);
     if (rc == 0)
-        close_ends(&named);
+        close_ends(&p);
 }
 
 /* OpenSSL treats a name that begins with a dot as a suffix that matches any host below it. */
@@ -41,15 +39,13 @@ TEST(names_match_in_any_case_and_a_wildcard_covers_one_whole_label)
 {
     test_cert *cert = issue_cert((cert_options){
         .names = "DNS:localhost,IP:127.0.0.1,IP:::1,DNS:*.example.org,DNS:f*.example.net"});
-    new_tls_pair(&named, &(weft_tls_options){.identity = identity_of(cert)},
-                 &(weft_tls_options){.ca_pem = cert->cert_pem});
+    renew_pair(&(weft_tls_options){.identity = identity_of(cert)},
+               &(weft_tls_options){.ca_pem = cert->cert_pem});
     EACH_PAIR(assert_name, "localhost -> ok", "LocalHost -> ok", "localhost. -> ok",
               "127.0.0.1 -> ok", "[::1] -> ok", "::1 -> ok", "a.example.org -> ok",
               "A.EXAMPLE.ORG -> ok", "example.org -> other", "a.b.example.org -> other",
               "foo.example.net -> other", ".example.org -> bad", ". -> bad", ".. -> bad",
               "[.example.org] -> bad");
-    free_tls_pair(&named);
-    free_certs();
 }
 
 TEST(the_message_says_why_a_certificate_is_not_trusted)
@@ -73,39 +69,34 @@ TEST(the_message_says_why_a_certificate_is_not_trusted)
          "the certificate is not for localhost"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        tls_pair p = {0};
         weft_tls_options server = {.identity = identity_of(cases[i].cert)};
         weft_tls_options client = {.ca_pem = authority->cert_pem};
-        new_tls_pair(&p, &server, &client);
-        assert_refused(&p, -EACCES, cases[i].message);
-        free_tls_pair(&p);
+        renew_pair(&server, &client);
+        assert_refused(cases[i].message);
     }
-    free_certs();
 }
 
 TEST(a_client_without_verification_accepts_any_certificate)
 {
     weft_tls_info info;
     for (int k = 0; k < 2; k++) {
-        tls_pair p = {.name = "other.example"};
         weft_tls_options client = {.verify =
                                        k == 0 ? WEFT_TLS_VERIFY_NONE : WEFT_TLS_VERIFY_OPTIONAL};
-        open_tls_pair(&p, NULL, &client);
+        renew_pair(NULL, &client);
+        p.name = "other.example";
+        connect_pair();
         ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
         ck_assert_str_eq(info.peer_subject, "");
-        close_tls_pair(&p);
     }
 }
 
 TEST(a_self_signed_certificate_is_not_trusted_by_default)
 {
-    tls_pair p = {0};
-    new_tls_pair(&p, NULL, NULL);
+    renew_pair(NULL, NULL);
     weft_tls_free(p.client_tls);
     p.client_tls = weft_tls_client_new(NULL);
     ck_assert_ptr_nonnull(p.client_tls);
-    assert_refused(&p, -EACCES, "the certificate of localhost is not trusted: it is self-signed");
-    free_tls_pair(&p);
+    assert_refused("the certificate of localhost is not trusted: it is self-signed");
 }
 
 /*
@@ -115,20 +106,18 @@ TEST(a_self_signed_certificate_is_not_trusted_by_default)
 static void try_client(weft_tls_verify verify, const test_cert *authority, const test_cert *cert,
                        int version, int code, const char *subject)
 {
-    tls_pair p = {0};
     weft_tls_options server = {
         .verify = verify, .ca_pem = authority->cert_pem, .version_max = version};
     weft_tls_options client = {0};
     if (cert != NULL)
         client.identity = identity_of(cert);
-    new_tls_pair(&p, &server, &client);
+    renew_pair(&server, &client);
     handshake(&p);
     ck_assert_int_eq(p.server_rc, code);
     if (code == 0) {
         weft_tls_info info;
         ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
         ck_assert_str_eq(info.peer_subject, subject);
-        close_tls_pair(&p);
         return;
     }
     /* With TLS 1.3 the client's read fails. TLS 1.2 has no alert for a missing certificate. */
@@ -140,27 +129,24 @@ static void try_client(weft_tls_verify verify, const test_cert *authority, const
     ck_assert_any_error(error);
     ck_assert_int_eq(count_in(weft_error()->message, "the peer reports: "), 1);
     weft_stream_close(&p.client);
-    free_tls_pair(&p);
 }
 
-TEST(client_certificates_are_verified_as_the_server_requests)
+TEST_LOOP(client_certificates_are_verified_as_the_server_requests, 2)
 {
     test_cert *authority = issue_ca("ca");
     test_cert *other_authority = issue_ca("stranger");
     test_cert *alice = issue_for(authority, "alice", NULL);
     test_cert *mallory = issue_for(other_authority, "mallory", NULL);
-    for (int version = 12; version <= 13; version++) {
-        const weft_tls_verify required = WEFT_TLS_VERIFY_REQUIRED;
-        const weft_tls_verify optional = WEFT_TLS_VERIFY_OPTIONAL;
-        try_client(required, authority, alice, version, 0, "CN=alice");
-        try_client(required, authority, NULL, version, -EACCES, NULL);
-        try_client(required, authority, mallory, version, -EACCES, NULL);
-        try_client(optional, authority, alice, version, 0, "CN=alice");
-        try_client(optional, authority, NULL, version, 0, "");
-        try_client(optional, authority, mallory, version, -EACCES, NULL);
-        try_client(WEFT_TLS_VERIFY_DEFAULT, authority, mallory, version, 0, "");
-    }
-    free_certs();
+    int version = 12 + _i;
+    const weft_tls_verify required = WEFT_TLS_VERIFY_REQUIRED;
+    const weft_tls_verify optional = WEFT_TLS_VERIFY_OPTIONAL;
+    try_client(required, authority, alice, version, 0, "CN=alice");
+    try_client(required, authority, NULL, version, -EACCES, NULL);
+    try_client(required, authority, mallory, version, -EACCES, NULL);
+    try_client(optional, authority, alice, version, 0, "CN=alice");
+    try_client(optional, authority, NULL, version, 0, "");
+    try_client(optional, authority, mallory, version, -EACCES, NULL);
+    try_client(WEFT_TLS_VERIFY_DEFAULT, authority, mallory, version, 0, "");
 }
 
 TEST(a_chain_is_sent_completely)
@@ -176,20 +162,15 @@ TEST(a_chain_is_sent_completely)
         {.cert_pem = chain, .key_pem = leaf->key_pem}, {.cert_pem = all}, /* contains the key */
     };
     for (size_t i = 0; i < COUNT_OF(identities); i++) {
-        tls_pair p = {0};
         weft_tls_options server = {.identity = identities[i]}, client = {.ca_pem = root->cert_pem};
-        open_tls_pair(&p, &server, &client);
-        close_tls_pair(&p);
+        renew_pair(&server, &client);
+        connect_pair();
     }
-    tls_pair p = {0};
     weft_tls_options server = {.identity = identity_of(leaf)}, client = {.ca_pem = root->cert_pem};
-    new_tls_pair(&p, &server, &client);
-    assert_refused(&p, -EACCES,
-                   "the certificate of localhost is not trusted: it is signed by an unknown CA");
-    free_tls_pair(&p);
+    renew_pair(&server, &client);
+    assert_refused("the certificate of localhost is not trusted: it is signed by an unknown CA");
     free(chain);
     free(all);
-    free_certs();
 }
 
 static void assert_no_server(weft_tls_options options, int code, const char *message)
@@ -248,7 +229,6 @@ TEST(invalid_options_are_refused)
     ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_tls_reload(NULL), -EINVAL);
     ck_assert_int_eq(weft_tls_add(NULL, &good), -EINVAL);
-    free_certs();
 }
 
 TEST(truncated_certificates_and_encrypted_keys_are_refused)
@@ -267,7 +247,6 @@ TEST(truncated_certificates_and_encrypted_keys_are_refused)
     assert_no_server((weft_tls_options){.identity = {.cert_pem = "", .key_pem = ""}}, -EINVAL,
                      "cert_pem: not a PEM certificate");
     free(encrypted_key);
-    free_certs();
 }
 
 TEST(a_self_signed_certificate_is_created_for_names_and_days)

@@ -2,7 +2,7 @@
 #include "http/fetch_support.h"
 #include "support/suite.h"
 
-static const script_step hello[] = {{.reply = OK("hello", "5")}};
+FIXTURE(open_hello, close_site)
 
 TEST(a_get_has_a_status_headers_and_a_body)
 {
@@ -24,14 +24,12 @@ TEST(a_get_has_a_status_headers_and_a_body)
     assert_body("hello");
     assert_body("hello");
     ck_assert_int_eq(weft_fetch_read(fetch, (char[8]){0}, 8), 0);
-    weft_fetch_close(fetch);
+    close_fetch();
     weft_fetch_close(NULL);
-    close_site();
 }
 
 TEST(a_get_sends_exactly_these_headers)
 {
-    open_site(hello, 1);
     use_fetcher((weft_fetcher_options){.user_agent = "me/1", .has_no_gzip = true});
     assert_page("/p%20q?r=s%26#frag", "hello");
     char expected[512];
@@ -42,7 +40,6 @@ TEST(a_get_sends_exactly_these_headers)
     ck_assert_str_eq(site.received, expected);
     ck_assert_fetch(NULL, url_of(&site, ""), "hello");
     ck_assert_has(site.received, "GET / HTTP/1.1\r\n", "\r\nUser-Agent: weft/");
-    close_site();
 }
 
 TEST(an_ipv6_address_has_brackets_in_the_host_header)
@@ -64,7 +61,6 @@ TEST(fields_of_the_caller_extend_or_replace_those_of_the_client)
     const weft_fetch_field fields[] = {{"host", "other.test"},    {"Accept", "text/html"},
                                        {"accept-encoding", "br"}, {"USER-AGENT", "x"},
                                        {"X-Extra", "a\tb \xff"},  {"Connection", "close"}};
-    open_site(hello, 1);
     weft_fetch_request r = {.url = url_of(&site, "/"), .fields = fields, .fields_count = 6};
     ck_assert_int_eq(send_request(r), 200);
     ck_assert_str_eq(site.received, "GET / HTTP/1.1\r\nhost: other.test\r\nAccept: text/html\r\n"
@@ -72,7 +68,6 @@ TEST(fields_of_the_caller_extend_or_replace_those_of_the_client)
                                     "Connection: close\r\n\r\n");
     let_run();
     ck_assert_uint_eq(site.open_conns, 0);
-    close_site();
 }
 
 /* Assert that a request with this error sends nothing and returns no fetch. */
@@ -106,7 +101,6 @@ TEST(invalid_methods_types_and_fields_are_refused)
                                                  {"Connection", "upgrade"},
                                                  {"Upgrade", "h2c"}};
     static const weft_fetch_field twice[] = {{"Host", "a"}, {"Host", "b"}};
-    open_site(hello, 1);
     for (size_t i = 0; i < COUNT_OF(requests); i++)
         assert_invalid(requests[i], -EINVAL);
     for (size_t i = 0; i < COUNT_OF(invalid); i++)
@@ -114,7 +108,6 @@ TEST(invalid_methods_types_and_fields_are_refused)
     for (size_t i = 0; i < COUNT_OF(forbidden); i++)
         assert_invalid((weft_fetch_request){.fields = &forbidden[i], .fields_count = 1}, -EPERM);
     assert_invalid((weft_fetch_request){.fields = twice, .fields_count = 2}, -EINVAL);
-    close_site();
 }
 
 static void assert_invalid_url(const char *url)
@@ -133,33 +126,29 @@ TEST(an_invalid_url_is_refused)
 
 TEST(a_body_is_sent_with_its_length_and_type)
 {
-    open_site(hello, 1);
     ck_assert_int_eq(weft_fetch_post(NULL, url_of(&site, "/p"), "text/plain", "a body", 6, &fetch),
                      200);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_has(site.received, "POST /p HTTP/1.1\r\n",
                   "Content-Type: text/plain\r\nContent-Length: 6\r\n\r\na body");
     send_request((weft_fetch_request){.method = "PUT", .url = url_of(&site, "/q")});
     ck_assert_has(site.received, "PUT /q HTTP/1.1\r\n", "Content-Length: 0\r\n");
     send_request((weft_fetch_request){.url = url_of(&site, "/r"), .body = ""});
     ck_assert_has(site.received, "POST /r HTTP/1.1\r\n");
-    close_site();
 }
 
 TEST(the_user_of_a_url_is_sent_as_basic_credentials)
 {
     const weft_fetch_field field = {"authorization", "Bearer x"};
     char url[128];
-    open_site(hello, 1);
     snprintf(url, sizeof url, "http://Aladdin:open%%20sesame@127.0.0.1:%d/", site.port);
     ck_assert_int_eq(weft_fetch_get(NULL, url, &fetch), 200);
     ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, "/"));
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_has(site.received, "\r\nAuthorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n");
     send_request((weft_fetch_request){.url = url, .fields = &field, .fields_count = 1});
     ck_assert_uint_eq(count_in(site.received, "uthorization:"), 2);
     ck_assert_has(site.received, "\r\nauthorization: Bearer x\r\n");
-    close_site();
 }
 
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
@@ -206,10 +195,9 @@ TEST(responses_with_every_framing_are_read_to_their_end)
             bool has_length = status == 304 || weft_fetch_length(fetch) == rows[i].length;
             ck_assert_msg(has_length, "row %zu: %d", i, (int)weft_fetch_length(fetch));
             assert_body(rows[i].body);
-            weft_fetch_close(fetch);
+            close_fetch();
         }
         ck_assert_msg(site.conns == (rows[i].is_reused ? 1 : 2), "row %zu: %zu", i, site.conns);
-        close_site();
     }
 }
 
@@ -230,10 +218,9 @@ static void assert_broken(const char *reply)
     if (head_result >= 0) {
         ck_assert_msg(weft_fetch_read_all(fetch, &text) == body_result, "%s", reply);
         ck_assert_int_eq(weft_fetch_read(fetch, (char[8]){0}, 8), body_result);
-        weft_fetch_close(fetch);
+        close_fetch();
     }
     ck_assert_uint_eq(site.conns, 1); /* a request on a new connection is not repeated */
-    close_site();
 }
 
 #define BROKEN(head, body, ...)                \
@@ -262,7 +249,6 @@ TEST(invalid_responses_are_errors)
 
 static bool send_long_head(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\n");
     for (int i = 0; i < 1000; i++)
         if (weft_stream_printf(s, "X-%d: %0200d\r\n", i, i) < 0)
@@ -279,8 +265,6 @@ TEST(a_head_over_the_limit_is_refused)
     use_fetcher((weft_fetcher_options){.head_bytes_max = 1 << 20});
     ck_assert_int_eq(get("/"), 200);
     ck_assert_int_eq(atoi(weft_fetch_header(fetch, "X-999")), 999);
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 TEST(trailers_are_available_after_the_body_is_read)
@@ -295,19 +279,15 @@ TEST(trailers_are_available_after_the_body_is_read)
     ck_assert_str_eq(weft_fetch_trailer(fetch, "x-sum"), "294");
     ck_assert_str_eq(weft_fetch_trailer(fetch, "X-End"), "now");
     ck_assert_ptr_null(weft_fetch_trailer(fetch, "Trailer"));
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 TEST(a_body_over_the_limit_is_read_in_pieces_only)
 {
-    open_site(hello, 1);
     use_fetcher((weft_fetcher_options){.body_bytes_max = 4});
     char *text, data[8];
     ck_assert_int_eq(get("/"), 200);
     ck_assert_int_eq(weft_fetch_read_all(fetch, &text), -EMSGSIZE);
     ck_assert_int_eq(weft_fetch_read(fetch, data, sizeof data), -EMSGSIZE);
-    weft_fetch_close(fetch);
     ck_assert_int_eq(get("/"), 200);
     ck_assert_int_eq(weft_fetch_read(fetch, data, 2), 2);
     ck_assert_mem_eq(data, "he", 2);
@@ -315,8 +295,6 @@ TEST(a_body_over_the_limit_is_read_in_pieces_only)
     ck_assert_int_eq(weft_fetch_read_piece(fetch, &piece), 3);
     ck_assert_mem_eq(piece, "llo", 3);
     ck_assert_int_eq(weft_fetch_read_piece(fetch, &piece), 0);
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 TEST(a_fetch_that_times_out_releases_its_connection)
@@ -335,7 +313,6 @@ TEST(a_fetch_that_times_out_releases_its_connection)
     release_replies(&site, 1);
     assert_page("/", "again");
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }
 
 static bool send_in_two_parts(script_server *sv, weft_stream *s)
@@ -359,8 +336,6 @@ TEST(a_cancelled_read_loses_no_bytes)
     ck_assert_int_eq(n, -ECANCELED);
     release_replies(&site, 1);
     assert_body("abcdef");
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 TEST(an_unreachable_server_is_econnrefused)

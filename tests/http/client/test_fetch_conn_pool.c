@@ -2,12 +2,12 @@
 #include "http/fetch_support.h"
 #include "support/suite.h"
 
-static const script_step hello[] = {{.reply = OK("hello", "5")}};
+FIXTURE(open_hello, close_site)
+
 static const script_step held[] = {{.reply = OK("held", "4"), .is_held = true}};
 
 TEST(a_connection_is_reused_for_sequential_requests)
 {
-    open_site(hello, 1);
     for (int i = 0; i < 5; i++)
         assert_page("/", "hello");
     ck_assert_uint_eq(site.conns, 1);
@@ -15,14 +15,12 @@ TEST(a_connection_is_reused_for_sequential_requests)
     use_fetcher((weft_fetcher_options){0}); /* closes the connections of the first */
     let_run();
     ck_assert_uint_eq(site.open_conns, 0);
-    close_site();
 }
 
 /* Reply with the id of the fiber that serves this connection. */
 static bool reply_fiber_id(script_server *sv, weft_stream *s)
 {
     char id[32];
-    (void)sv;
     int n = snprintf(id, sizeof id, "%llu", (unsigned long long)weft_self());
     weft_stream_printf(s, "HTTP/1.1 200 OK\r\nX-Who: %s\r\nContent-Length: %d\r\n\r\n%s", id, n,
                        id);
@@ -44,12 +42,10 @@ TEST(the_most_recently_used_connection_is_reused_first)
             assert_page("/", last);
     }
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }
 
 TEST(at_most_idle_max_connections_stay_open)
 {
-    open_site(hello, 1);
     use_fetcher((weft_fetcher_options){.idle_max = 1});
     weft_fetch *a, *b;
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&site, "/a"), &a), 200);
@@ -62,13 +58,10 @@ TEST(at_most_idle_max_connections_stay_open)
     ck_assert_uint_eq(site.open_conns, 1);
     assert_page("/", "hello");
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }
 
 TEST(origins_do_not_share_connections)
 {
-    script_server other;
-    open_site(hello, 1);
     start_server(&other, hello, 1);
     for (int i = 0; i < 3; i++) {
         assert_page("/", "hello");
@@ -76,8 +69,6 @@ TEST(origins_do_not_share_connections)
     }
     ck_assert_uint_eq(site.conns, 1);
     ck_assert_uint_eq(other.conns, 1);
-    stop_server(&other);
-    close_site();
 }
 
 TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
@@ -86,10 +77,9 @@ TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
     assert_page("/", "bye");
     let_run(); /* until the close has arrived */
     ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, "x", 1, &fetch), 200);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_uint_eq(site.requests, 2);
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }
 
 /* The server closes the connection on the second request without a reply. */
@@ -114,7 +104,6 @@ static void assert_repeated(const char *method)
     ck_assert_uint_eq(site.conns, 2);
     ck_assert_uint_eq(count_in(site.received, "/again HTTP/1.1"), 2);
     ck_assert_uint_eq(count_in(site.received, "body"), has_body ? 2 : 0);
-    close_site();
 }
 
 static void assert_not_repeated(const char *method)
@@ -122,7 +111,6 @@ static void assert_not_repeated(const char *method)
     open_site(closes_second, COUNT_OF(closes_second));
     ck_assert_int_eq(send_second(method, NULL), -ECONNRESET);
     ck_assert_uint_eq(site.requests, 2);
-    close_site();
 }
 
 TEST(only_an_idempotent_request_is_repeated_on_a_new_connection)
@@ -136,7 +124,6 @@ TEST(a_request_is_not_repeated_after_its_response_has_begun)
     open_site(STEPS({.reply = OK("one", "3")}, {.reply = "HTTP/1.1 2", .closes = true}));
     ck_assert_int_eq(send_second("GET", NULL), -ECONNRESET);
     ck_assert_uint_eq(site.requests, 2);
-    close_site();
 }
 
 TEST(a_request_is_repeated_only_once)
@@ -144,7 +131,6 @@ TEST(a_request_is_repeated_only_once)
     open_site(STEPS({.reply = OK("one", "3")}, {.closes = true}));
     ck_assert_int_eq(send_second("GET", NULL), -ECONNRESET);
     ck_assert_uint_eq(site.requests, 3);
-    close_site();
 }
 
 typedef struct request_args {
@@ -190,23 +176,18 @@ TEST(requests_over_the_limit_of_an_origin_wait_in_order)
     }
     ck_assert_trail("!/a/b/d/e");
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }
 
 TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
 {
-    open_site(hello, 1);
     ck_assert_int_eq(get("/"), 200);
     ck_assert_int_eq(weft_fetcher_free(fetcher), -EBUSY);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_int_eq(weft_fetcher_free(NULL), 0);
-    close_site();
 }
 
 TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
 {
-    script_server other;
-    open_site(hello, 1);
     start_server(&other, hello, 1);
     use_fetcher((weft_fetcher_options){.idle_s = 0.001});
     assert_page("/", "hello");
@@ -216,8 +197,6 @@ TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
     ck_assert_uint_eq(site.open_conns, 0);
     assert_page("/", "hello");
     ck_assert_uint_eq(site.conns, 2);
-    stop_server(&other);
-    close_site();
 }
 
 /* The short body arrives together with its head. */
@@ -240,7 +219,6 @@ TEST(a_connection_is_reused_after_a_short_unread_body)
     for (int i = 0; i < 3; i++)
         assert_status("/long", 200);
     ck_assert_uint_eq(site.conns, 3);
-    close_site();
 }
 
 static bool send_endless_body(script_server *sv, weft_stream *s)
@@ -260,7 +238,6 @@ TEST(an_endless_body_does_not_block_the_close)
     assert_status("/", 200);
     ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's end of the connection */
     release_replies(&site, 1);
-    close_site();
 }
 
 /* Send a request with the thread's own fetcher. */
@@ -278,7 +255,6 @@ static weft_value fetch_in_another_fiber(void *arg)
 TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
 {
     warm_up();
-    open_site(hello, 1);
     char url[80];
     snprintf(url, sizeof url, "%s/", site.base);
     for (int i = 0; i < 2; i++) {
@@ -290,12 +266,10 @@ TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
             weft_sleep(0.001);
     }
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }
 
 TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
 {
-    open_site(hello, 1);
     assert_page("/", "hello");
     pid_t pid = weft_fork();
     if (pid == 0) {
@@ -309,5 +283,4 @@ TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
     ck_assert_uint_eq(site.conns, 2);
     assert_page("/parent", "hello");
     ck_assert_uint_eq(site.conns, 2);
-    close_site();
 }

@@ -2,12 +2,13 @@
 #include "http/fetch_support.h"
 #include "support/suite.h"
 
+FIXTURE(open_hello, close_site)
+
 /* The reply that send_byte_by_byte sends. */
 static const char *byte_by_byte_reply;
 
 static bool send_byte_by_byte(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     for (const char *at = byte_by_byte_reply; *at != '\0'; at++) {
         weft_stream_write(s, at, 1);
         weft_stream_flush(s);
@@ -36,9 +37,8 @@ static void check_rows(const row *rows, size_t count)
             if (status >= 0) {
                 ck_assert_str_eq(weft_fetch_header(fetch, "X-Field"), rows[i].field);
                 assert_body(rows[i].body);
-                weft_fetch_close(fetch);
+                close_fetch();
             }
-            close_site();
         }
     }
 }
@@ -109,8 +109,6 @@ TEST(the_length_of_a_response_to_head_is_the_merged_one)
     ck_assert_int_eq(weft_fetch_send(fetcher, &head, &fetch), 200);
     ck_assert_int_eq(weft_fetch_length(fetch), 7);
     ck_assert_str_eq(weft_fetch_header(fetch, "Content-Length"), "7");
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 TEST(a_folded_head_over_the_limit_is_refused)
@@ -121,5 +119,4 @@ TEST(a_folded_head_over_the_limit_is_refused)
     open_site(steps, 1);
     use_fetcher((weft_fetcher_options){.head_bytes_max = 4096});
     ck_assert_int_eq(get("/"), -EMSGSIZE);
-    close_site();
 }

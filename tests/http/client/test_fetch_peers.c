@@ -73,15 +73,21 @@ static bool open_python(void)
     return true;
 }
 
+/* Close the client and the server, unless the server is not installed. */
 static void close_peer(void)
 {
+    close_fetch();
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
-    stop_process(&server.process);
-    close_folder();
+    if (fetcher != NULL) {
+        stop_process(&server.process);
+        close_folder();
+    }
     free(local_cert);
     free(local_key);
     local_cert = local_key = NULL;
 }
+
+FIXTURE(NULL, close_peer)
 
 static void assert_big(const char *path)
 {
@@ -100,9 +106,8 @@ TEST(files_of_nginx_are_fetched_over_reused_connections)
         ck_assert_int_eq(get("/hello.txt"), 200);
         ck_assert_int_eq(atoi(weft_fetch_header(fetch, "X-Requests")), i % 4 + 1);
         assert_body("hello from a file\n");
-        weft_fetch_close(fetch);
+        close_fetch();
     }
-    close_peer();
 }
 
 TEST(compressed_and_chunked_responses_of_nginx_are_read)
@@ -114,16 +119,12 @@ TEST(compressed_and_chunked_responses_of_nginx_are_read)
     ck_assert_str_eq(weft_fetch_header(fetch, "Content-Encoding"), "gzip");
     ck_assert_str_eq(weft_fetch_header(fetch, "Transfer-Encoding"), "chunked");
 #endif
-    weft_fetch_close(fetch);
     use_fetcher((weft_fetcher_options){.has_no_gzip = true});
     assert_big("/big.txt");
     ck_assert_int_eq(weft_fetch_length(fetch), BIG_BYTES);
-    weft_fetch_close(fetch);
     ck_assert_int_eq(get("/page.shtml"), 200);
     ck_assert_str_eq(weft_fetch_header(fetch, "Transfer-Encoding"), "chunked");
     assert_body("/page.shtml is here\n");
-    weft_fetch_close(fetch);
-    close_peer();
 }
 
 TEST(redirects_passwords_and_ranges_work_with_nginx)
@@ -138,18 +139,16 @@ TEST(redirects_passwords_and_ranges_work_with_nginx)
     assert_status("/door/hello.txt", 401);
     snprintf(url, sizeof url, "http://me:pass%%20word@127.0.0.1:%d/door/hello.txt", server.port);
     ck_assert_int_eq(weft_fetch_get(NULL, url, &fetch), 200);
-    weft_fetch_close(fetch);
+    close_fetch();
     weft_fetch_request r = {
         .url = url_of(&site, "/hello.txt"), .fields = &range, .fields_count = 1};
     ck_assert_int_eq(weft_fetch_send(NULL, &r, &fetch), 206);
     assert_body("from");
-    weft_fetch_close(fetch);
+    close_fetch();
     r.method = "HEAD";
     r.fields = &identity;
     ck_assert_int_eq(weft_fetch_send(NULL, &r, &fetch), 200);
     ck_assert_int_eq(weft_fetch_length(fetch), 18);
-    weft_fetch_close(fetch);
-    close_peer();
 }
 
 TEST(uploads_to_nginx_succeed_or_get_413)
@@ -165,14 +164,13 @@ TEST(uploads_to_nginx_succeed_or_get_413)
         for (size_t done = 0; done < BIG_BYTES; done += BIG_BYTES / 10)
             ck_assert_int_eq(weft_fetch_write(fetch, data + done, BIG_BYTES / 10), BIG_BYTES / 10);
         ck_assert_int_eq(weft_fetch_wait(fetch), 201);
-        weft_fetch_close(fetch);
+        close_fetch();
         assert_big(path);
-        weft_fetch_close(fetch);
+        close_fetch();
     }
     weft_fetch_request r = {
         .method = "PUT", .url = url_of(&site, "/small/a"), .body = data, .body_bytes = sizeof data};
     ck_assert_int_eq(send_request(r), 413);
-    close_peer();
 }
 
 #ifdef WEFT_HAS_TLS
@@ -186,9 +184,9 @@ TEST(nginx_is_reached_over_tls)
     for (int i = 0; i < 3; i++) {
         assert_big("/big.txt");
         ck_assert_int_eq(atoi(weft_fetch_header(fetch, "X-Requests")), i + 1);
-        weft_fetch_close(fetch);
+        close_fetch();
     }
-    close_peer();
+    use_fetcher((weft_fetcher_options){0});
     weft_tls_free(tls);
 }
 #endif
@@ -201,13 +199,10 @@ TEST(files_of_python_are_fetched)
     for (int i = 0; i < 3; i++)
         assert_page("/hello.txt", "hello from a file\n");
     assert_big("/big.txt");
-    weft_fetch_close(fetch);
     assert_status("/none", 404);
     ck_assert_int_eq(weft_fetch_post(NULL, url_of(&site, "/hello.txt"), NULL, "x", 1, &fetch), 501);
-    weft_fetch_close(fetch);
+    close_fetch();
     const weft_fetch_request head = {.method = "HEAD", .url = url_of(&site, "/big.txt")};
     ck_assert_int_eq(weft_fetch_send(NULL, &head, &fetch), 200);
     ck_assert_int_eq(weft_fetch_length(fetch), BIG_BYTES);
-    weft_fetch_close(fetch);
-    close_peer();
 }

@@ -3,7 +3,14 @@
 #include "http/fetch_support.h"
 #include "support/suite.h"
 
-static const script_step hello[] = {{.reply = OK("by proxy", "8")}};
+static const script_step by_proxy[] = {{.reply = OK("by proxy", "8")}};
+
+static void open_proxy(void)
+{
+    open_site(by_proxy, 1);
+}
+
+FIXTURE(open_proxy, close_site)
 
 static void set_proxy(const char *name, const script_server *proxy, const char *user)
 {
@@ -29,7 +36,6 @@ static const char *proxy_for(const char *text)
 
 TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
 {
-    open_site(hello, 1);
     set_proxy("http_proxy", &site, "us%65r:pa%3Ass@");
     ck_assert_fetch(fetcher, "http://nowhere.test/a?b#c", "by proxy");
     ck_assert_fetch(fetcher, "http://nowhere.test:81/", "by proxy");
@@ -37,7 +43,6 @@ TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
                   "GET http://nowhere.test:81/ HTTP/1.1\r\nHost: nowhere.test:81\r\n");
     ck_assert_uint_eq(count_in(site.received, "Proxy-Authorization: Basic dXNlcjpwYTpzcw==\r\n"),
                       2);
-    close_site();
 }
 
 static void assert_proxy(const char *name, const char *schemes)
@@ -111,10 +116,9 @@ TEST(no_proxy_lists_hosts_to_reach_directly)
 TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
 {
     const weft_fetch_field field = {"Proxy-Authorization", "Basic x"};
-    script_server proxy;
-    start_server(&proxy, hello, 1);
     open_site(STEPS({.reply = OK("direct", "6")}));
-    set_proxy("http_proxy", &proxy, "");
+    start_server(&other, by_proxy, 1);
+    set_proxy("http_proxy", &other, "");
     assert_page("/", "by proxy");
     use_fetcher((weft_fetcher_options){.has_no_proxy = true});
     assert_page("/", "direct");
@@ -124,23 +128,17 @@ TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
     weft_fetch_request r = {.url = url_of(&site, "/"), .fields = &field, .fields_count = 1};
     ck_assert_int_eq(send_request(r), 200);
     ck_assert_lacks(site.received, "Proxy-Authorization");
-    stop_server(&proxy);
-    close_site();
 }
 
 TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
 {
-    script_server other;
-    open_site(hello, 1);
-    start_server(&other, hello, 1);
+    start_server(&other, by_proxy, 1);
     for (int i = 0; i < 6; i++) {
         set_proxy("http_proxy", i % 3 == 0 ? &site : &other, i % 3 == 2 ? "u:p@" : "");
         ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
     }
     ck_assert_uint_eq(site.conns, 1);
     ck_assert_uint_eq(other.conns, 2);
-    stop_server(&other);
-    close_site();
 }
 
 TEST(a_refused_or_malformed_tunnel_is_an_error)
@@ -158,8 +156,7 @@ TEST(a_refused_or_malformed_tunnel_is_an_error)
     };
     warm_up();
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const script_step steps[] = {{.reply = rows[i].reply, .closes = true}};
-        start_server(&site, steps, 1);
+        open_site(STEPS({.reply = rows[i].reply, .closes = true}));
         set_proxy("https_proxy", &site, "u:p@");
         int rc = weft_fetch_get(NULL, "https://a.test:8443/x", &fetch);
         ck_assert_msg(rc == rows[i].rc, "row %zu: %d", i, rc);
@@ -167,6 +164,5 @@ TEST(a_refused_or_malformed_tunnel_is_an_error)
                                         "Proxy-Authorization: Basic dTpw\r\n\r\n");
         let_run();
         ck_assert_uint_eq(site.open_conns, 0);
-        stop_server(&site);
     }
 }

@@ -2,6 +2,8 @@
 #include "http/fetch_support.h"
 #include "support/suite.h"
 
+FIXTURE(open_hello, close_site)
+
 #define REDIRECT(status, location) \
     "HTTP/1.1 " status " Go\r\nLocation: " location "\r\nContent-Length: 4\r\n\r\ngone"
 
@@ -40,7 +42,7 @@ TEST(a_redirect_is_followed_according_to_its_status)
                                       .body_bytes = has_body ? 4 : 0};
         ck_assert_int_eq(weft_fetch_send(fetcher, &r, &fetch), 204);
         ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, "/b"));
-        weft_fetch_close(fetch);
+        close_fetch();
         snprintf(line, sizeof line, "%s /b HTTP/1.1\r\n", rows[i].then);
         ck_assert_has(site.received, line);
         ck_assert_uint_eq(count_in(site.received, "body"), has_body + rows[i].has_body);
@@ -50,7 +52,6 @@ TEST(a_redirect_is_followed_according_to_its_status)
                           1 + rows[i].has_body);
         ck_assert_uint_eq(count_in(site.received, "X-Mine: 1\r\n"), 2);
         ck_assert_uint_eq(site.conns, 1);
-        close_site();
     }
 }
 
@@ -74,8 +75,7 @@ TEST(a_location_is_resolved_and_keeps_the_fragment)
                  "HTTP/1.1 302 Go\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", location);
         ck_assert_int_eq(weft_fetch_get(NULL, url_of(&site, rows[i].url), &fetch), 200);
         ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, rows[i].then));
-        weft_fetch_close(fetch);
-        close_site();
+        close_fetch();
     }
 }
 
@@ -84,9 +84,8 @@ static void assert_not_followed(const char *reply)
     open_site(STEPS({.reply = reply}));
     int status = get("/a");
     ck_assert_msg(status >= 300 && status < 400, "%s: %d", reply, status);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_uint_eq(site.requests, 1);
-    close_site();
 }
 
 TEST(a_redirect_that_cannot_be_followed_is_the_response)
@@ -110,11 +109,8 @@ TEST(too_many_redirects_are_eloop)
     ck_assert_int_eq(get("/"), 302);
     ck_assert_str_eq(weft_fetch_header(fetch, "Location"), "/again");
     assert_body("gone");
-    weft_fetch_close(fetch);
-    close_site();
 }
 
-static script_server other;
 static char to_other[256]; /* a redirect to the other server */
 
 static void open_two_sites(const script_step *from, size_t from_count, const script_step *to,
@@ -124,12 +120,6 @@ static void open_two_sites(const script_step *from, size_t from_count, const scr
     start_server(&other, to, to_count);
     snprintf(to_other, sizeof to_other,
              "HTTP/1.1 307 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n", other.base);
-}
-
-static void close_two_sites(void)
-{
-    stop_server(&other);
-    close_site();
 }
 
 TEST(another_origin_does_not_receive_the_secrets_of_the_first)
@@ -145,7 +135,6 @@ TEST(another_origin_does_not_receive_the_secrets_of_the_first)
     ck_assert_lacks(other.received, "uthorization", "Cookie", "mine.test");
     ck_assert_uint_eq(count_in(other.received, "X-Other: y\r\n"), 2);
     ck_assert_uint_eq(count_in(other.received, "Host: 127.0.0.1:"), 2);
-    close_two_sites();
 }
 
 TEST(the_user_of_a_url_is_sent_to_its_origin_only)
@@ -157,5 +146,4 @@ TEST(the_user_of_a_url_is_sent_to_its_origin_only)
     ck_assert_int_eq(send_request((weft_fetch_request){.method = "GET", .url = url}), 200);
     ck_assert_uint_eq(count_in(site.received, "Authorization: Basic dTpw\r\n"), 2);
     ck_assert_lacks(other.received, "uthorization");
-    close_two_sites();
 }

@@ -6,12 +6,13 @@
 #include <zlib.h>
 #endif
 
-static const script_step hello[] = {{.reply = OK("hello", "5")}};
+FIXTURE(open_hello, close_site)
 
 /* Open a PUT to the site. length is the length of the body; -1: unknown. */
 static void open_put(const char *path, int64_t length)
 {
     const weft_fetch_request r = {.method = "PUT", .url = url_of(&site, path), .type = "text/x"};
+    close_fetch();
     ck_assert_int_eq(weft_fetch_open(fetcher, &r, length, &fetch), 0);
 }
 
@@ -24,12 +25,11 @@ static void write_bytes(const char *data, size_t bytes)
 static void finish(int status)
 {
     ck_assert_int_eq(weft_fetch_wait(fetch), status);
-    weft_fetch_close(fetch);
+    close_fetch();
 }
 
 TEST(a_body_of_known_length_is_written_in_parts)
 {
-    open_site(hello, 1);
     open_put("/", 6);
     ck_assert_int_eq(weft_fetch_status(fetch), 0);
     ck_assert_int_eq(weft_fetch_read(fetch, (char[4]){0}, 4), -EINVAL);
@@ -41,16 +41,14 @@ TEST(a_body_of_known_length_is_written_in_parts)
     ck_assert_int_eq(weft_fetch_wait(fetch), 200);
     ck_assert_int_eq(weft_fetch_wait(fetch), 200);
     ck_assert_int_eq(weft_fetch_write(fetch, "g", 1), -EPIPE);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_has(site.received, "Content-Type: text/x\r\nContent-Length: 6\r\n\r\nabcdef");
     assert_page("/", "hello");
     ck_assert_uint_eq(site.conns, 1);
-    close_site();
 }
 
 TEST(a_get_with_an_empty_body_has_no_content_length)
 {
-    open_site(hello, 1);
     const weft_fetch_request r = {.method = "GET", .url = url_of(&site, "/")};
     ck_assert_int_eq(weft_fetch_open(fetcher, &r, 0, &fetch), 0);
     finish(200);
@@ -58,12 +56,10 @@ TEST(a_get_with_an_empty_body_has_no_content_length)
     open_put("/", 0);
     finish(200);
     ck_assert_has(site.received, "Content-Length: 0\r\n");
-    close_site();
 }
 
 TEST(a_body_of_unknown_length_is_chunked)
 {
-    open_site(hello, 1);
     open_put("/", -1);
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(weft_fetch_write(fetch, "0123456789", (size_t)i), i);
@@ -75,18 +71,15 @@ TEST(a_body_of_unknown_length_is_chunked)
     ck_assert_int_eq(
         weft_fetch_open(fetcher, &(weft_fetch_request){.url = url_of(&site, "/")}, -2, &fetch),
         -EINVAL);
-    close_site();
 }
 
 TEST(closing_an_incomplete_request_closes_the_connection)
 {
-    open_site(hello, 1);
     open_put("/", 6);
     write_bytes("abc", 3);
-    weft_fetch_close(fetch);
+    close_fetch();
     let_run();
     ck_assert_uint_eq(site.open_conns, 0);
-    close_site();
 }
 
 /* Store a chunked body, then send it back. */
@@ -96,7 +89,6 @@ static size_t stored_bytes;
 static bool store_and_return(script_server *sv, weft_stream *s)
 {
     char *line;
-    (void)sv;
     while (weft_stream_line(s, &line, NULL) > 0) {
         size_t left = strtoul(line, NULL, 16);
         bool is_last = left == 0;
@@ -139,8 +131,6 @@ TEST(a_large_body_is_echoed_unchanged)
     }
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(back, sent);
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 TEST(a_large_body_in_memory_is_sent_completely)
@@ -150,10 +140,9 @@ TEST(a_large_body_in_memory_is_sent_completely)
     open_site(STEPS({.reply = OK("hello", "5")}));
     ck_assert_int_eq(weft_fetch_post(NULL, url_of(&site, "/"), NULL, body, sizeof body, &fetch),
                      200);
-    weft_fetch_close(fetch);
+    close_fetch();
     const char *at = strstr(site.received, "\r\n\r\n") + 4;
     ck_assert_uint_eq(strspn(at, "b"), sizeof body);
-    close_site();
 }
 
 #define TOO_LARGE "HTTP/1.1 413 Too large\r\nContent-Length: 3\r\n\r\nno!"
@@ -174,8 +163,7 @@ TEST(an_early_response_stops_the_writes_of_the_body)
         int status = weft_fetch_wait(fetch);
         /* A close with unread bytes may reset the connection and discard the response. */
         ck_assert(status == 413 || (closes && status == -ECONNRESET));
-        weft_fetch_close(fetch);
-        close_site();
+        close_fetch();
     }
 }
 
@@ -183,7 +171,6 @@ static weft_value post_large_body(void *arg)
 {
     const size_t bytes = (size_t)32 << 20; /* more than the kernel buffers */
     char *body = calloc(1, bytes);
-    (void)arg;
     int status = weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes, &fetch);
     free(body);
     return status;
@@ -202,8 +189,7 @@ TEST(a_write_of_a_body_in_memory_ends_when_the_response_arrives)
         }
         ck_assert_int_eq(weft_await(client), 413);
         assert_body("no!");
-        weft_fetch_close(fetch);
-        close_site();
+        close_fetch();
     }
 }
 
@@ -231,7 +217,6 @@ TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
     open_site(STEPS({.handle = send_continue_and_read_body}));
     ck_assert_int_eq(send_request(expecting_request()), 200);
     ck_assert_has(site.received, "Expect: 100-continue\r\n\r\nbody");
-    close_site();
     open_site(STEPS({.reply = TOO_LARGE, .is_early = true}));
     weft_fetch_request r = expecting_request();
     ck_assert_int_eq(send_request(r), 413);
@@ -241,7 +226,6 @@ TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
     ck_assert_int_eq(weft_fetch_write(fetch, "body", 4), -EPIPE);
     finish(413);
     ck_assert_lacks(site.received, "body");
-    close_site();
 }
 
 TEST(a_101_instead_of_100_continue_is_ebadmsg)
@@ -249,7 +233,6 @@ TEST(a_101_instead_of_100_continue_is_ebadmsg)
     open_site(STEPS({.reply = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}));
     ck_assert_int_eq(send_request(expecting_request()), -EBADMSG);
     ck_assert_ptr_null(fetch);
-    close_site();
 }
 
 TEST(a_cancelled_wait_can_be_repeated)
@@ -265,7 +248,6 @@ TEST(a_cancelled_wait_can_be_repeated)
     release_replies(&site, 1);
     finish(200);
     ck_assert_uint_eq(site.requests, 1);
-    close_site();
 }
 
 TEST(a_cancelled_write_fails_the_fetch)
@@ -281,8 +263,6 @@ TEST(a_cancelled_write_fails_the_fetch)
     ck_assert_int_eq(n, -ECANCELED);
     ck_assert_int_eq(weft_fetch_write(fetch, data, 1), -ECANCELED);
     ck_assert_int_eq(weft_fetch_wait(fetch), -ECANCELED);
-    weft_fetch_close(fetch);
-    close_site();
 }
 
 /* The client follows a redirect of a streamed request only if the body is not needed again. */
@@ -295,15 +275,13 @@ TEST(a_streamed_request_is_redirected_only_without_its_body)
     ck_assert_int_eq(weft_fetch_wait(fetch), 200);
     assert_body("seen");
     ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, "/b"));
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_uint_eq(count_in(site.received, "Content-Type"), 1);
     ck_assert_uint_eq(count_in(site.received, "Transfer-Encoding"), 1);
-    close_site();
     open_site(STEPS({.reply = "HTTP/1.1 307 Again\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"}));
     open_put("/a", 0);
     finish(307);
     ck_assert_uint_eq(site.requests, 1);
-    close_site();
 }
 
 #ifdef WEFT_HAS_GZIP
@@ -333,7 +311,6 @@ static void append_gzip_member(size_t bytes, bool is_zero)
 /* Send zipped in chunks of 1,000 bytes, so that input ends at arbitrary positions. */
 static bool send_gzip(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     weft_stream_puts(
         s, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (size_t at = 0; at < zipped_bytes; at += 1000) {
@@ -363,17 +340,16 @@ TEST(a_compressed_body_is_decompressed)
     ck_assert_has(site.received, "Accept-Encoding: gzip\r\n");
     ck_assert_int_eq(weft_fetch_length(fetch), -1);
     assert_bytes_at((unsigned char *)unzipped, 300000, 0);
-    weft_fetch_close(fetch);
+    close_fetch();
     size_t first = zipped_bytes;
     append_gzip_member(0, false); /* more members */
     append_gzip_member(5000, false);
     ck_assert_int_eq(read_zipped(), 305000);
     assert_bytes_at((unsigned char *)unzipped + 300000, 5000, 0);
-    weft_fetch_close(fetch);
+    close_fetch();
     const size_t bad[] = {1, 9, 500, first - 1, first, first};
     zipped_bytes = 0; /* an empty body */
     ck_assert_int_eq(read_zipped(), 0);
-    weft_fetch_close(fetch);
     ck_assert_uint_eq(site.conns, 1);
     for (size_t i = 0; i < COUNT_OF(bad); i++) { /* truncated, corrupt, and not gzip */
         zipped_bytes = bad[i];
@@ -382,10 +358,8 @@ TEST(a_compressed_body_is_decompressed)
         if (i == 5)
             memcpy(zipped, "not gzip", 8);
         ck_assert_int_eq(read_zipped(), -EBADMSG);
-        weft_fetch_close(fetch);
     }
     free(zipped);
-    close_site();
 }
 
 TEST(decompression_stops_at_the_limit)
@@ -398,15 +372,13 @@ TEST(decompression_stops_at_the_limit)
     append_gzip_member((size_t)20 << 20, true);
     ck_assert_uint_lt(zipped_bytes, 100000);
     ck_assert_int_eq(read_zipped(), -EMSGSIZE);
-    weft_fetch_close(fetch);
     ck_assert_int_eq(get("/"), 200); /* body_bytes_max does not apply to weft_fetch_read_piece */
     while ((n = weft_fetch_read_piece(fetch, &piece)) > 0)
         sum += (size_t)n;
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(sum, (size_t)20 << 20);
-    weft_fetch_close(fetch);
+    close_fetch();
     free(zipped);
-    close_site();
 }
 
 /* Assert that the body arrives compressed. name may be NULL. */
@@ -418,7 +390,7 @@ static void assert_unchanged(const char *name, const char *value)
     ck_assert_int_eq(weft_fetch_send(fetcher, &r, &fetch), 200);
     ck_assert_int_eq(weft_fetch_read_all(fetch, &unzipped), (ssize_t)zipped_bytes);
     ck_assert_mem_eq(unzipped, zipped, zipped_bytes);
-    weft_fetch_close(fetch);
+    close_fetch();
 }
 
 TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
@@ -431,6 +403,5 @@ TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
     assert_unchanged(NULL, NULL);
     ck_assert_uint_eq(count_in(site.received, "Accept-Encoding"), 1);
     free(zipped);
-    close_site();
 }
 #endif

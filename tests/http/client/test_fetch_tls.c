@@ -3,13 +3,20 @@
 #include "support/suite.h"
 #include "support/tls_support.h"
 
-static const script_step hello[] = {{.reply = OK("secret", "6")}};
-
+static const script_step secret[] = {{.reply = OK("secret", "6")}};
 static tls_pair tls;
+
+static void close_tls_site(void)
+{
+    close_site();
+    free_tls_pair(&tls);
+    tls = (tls_pair){0};
+}
 
 /* Open a site with a certificate for localhost and 127.0.0.1, and a fetcher that trusts it. */
 static void open_tls_site(const script_step *steps, size_t count)
 {
+    close_tls_site();
     new_tls_pair(&tls, NULL, &(weft_tls_options){.alpn = "http/1.1"});
     open_site(steps, count);
     site.tls = tls.server_tls;
@@ -17,42 +24,37 @@ static void open_tls_site(const script_step *steps, size_t count)
     use_fetcher((weft_fetcher_options){.tls = tls.client_tls});
 }
 
-static void close_tls_site(void)
+static void open_secret(void)
 {
-    close_site();
-    free_tls_pair(&tls);
+    open_tls_site(secret, 1);
 }
+
+FIXTURE(open_secret, close_tls_site)
 
 TEST(a_tls_connection_is_reused)
 {
-    open_tls_site(hello, 1);
     for (int i = 0; i < 4; i++)
         assert_page("/", "secret");
     ck_assert_uint_eq(site.conns, 1);
     char host[64];
     snprintf(host, sizeof host, "GET / HTTP/1.1\r\nHost: localhost:%d\r\n", site.port);
     ck_assert_has(site.received, host);
-    close_tls_site();
 }
 
 TEST(a_server_with_an_invalid_certificate_gets_no_request)
 {
-    open_tls_site(hello, 1);
     ck_assert_int_eq(weft_fetch_get(NULL, url_of(&site, "/"), &fetch), -EACCES); /* not trusted */
     char url[64];
     int fd = weft_listen("tcp", "127.0.0.2:0");
     if (fd >= 0) { /* an address that is not in the certificate */
         weft_close(fd);
-        script_server other;
-        start_server_at(&other, "127.0.0.2:0", hello, 1);
+        start_server_at(&other, "127.0.0.2:0", secret, 1);
         other.tls = tls.server_tls;
         snprintf(url, sizeof url, "https://127.0.0.2:%d/", other.port);
         ck_assert_int_eq(weft_fetch_get(fetcher, url, &fetch), -EACCES);
         ck_assert_uint_eq(other.requests, 0);
-        stop_server(&other);
     }
     ck_assert_uint_eq(site.requests, 0);
-    close_tls_site();
 }
 
 TEST(an_idle_tls_connection_that_was_closed_is_not_used)
@@ -63,7 +65,6 @@ TEST(an_idle_tls_connection_that_was_closed_is_not_used)
     assert_page("/", "new");
     ck_assert_uint_eq(site.requests, 2);
     ck_assert_uint_eq(site.conns, 2);
-    close_tls_site();
 }
 
 /*
@@ -72,7 +73,6 @@ TEST(an_idle_tls_connection_that_was_closed_is_not_used)
  */
 static bool send_extra_reply(script_server *sv, weft_stream *s)
 {
-    (void)sv;
     enum { RECORD_BYTES = 16 << 10 };
     static char text[RECORD_BYTES + 64];
     memset(text, 'x', sizeof text);
@@ -91,10 +91,9 @@ TEST(an_unrequested_reply_over_tls_is_not_the_response_to_the_next_request)
     char *text;
     ck_assert_int_eq(get("/"), 200);
     ck_assert_int_gt(weft_fetch_read_all(fetch, &text), 0);
-    weft_fetch_close(fetch);
+    close_fetch();
     assert_page("/", "secret");
     ck_assert_uint_eq(site.conns, 2);
-    close_tls_site();
 }
 
 TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
@@ -106,12 +105,11 @@ TEST(a_large_body_is_sent_over_tls_until_an_early_response_arrives)
     char *body = calloc(1, bytes);
     ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes / 16, &fetch),
                      200);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, body, bytes, &fetch), 413);
-    weft_fetch_close(fetch);
+    close_fetch();
     ck_assert_uint_eq(site.conns, 1);
     free(body);
-    close_tls_site();
 }
 
 TEST(a_redirect_from_https_to_http_is_the_response)
@@ -121,8 +119,6 @@ TEST(a_redirect_from_https_to_http_is_the_response)
              "HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"}));
     ck_assert_int_eq(get("/"), 302);
     ck_assert_str_eq(weft_fetch_header(fetch, "Location"), "http://127.0.0.1:1/");
-    weft_fetch_close(fetch);
-    close_tls_site();
 }
 
 /* A proxy that connects every tunnel to tunnel_port on this machine */
@@ -140,7 +136,6 @@ static weft_value splice_one_way(void *arg)
 static bool tunnel(script_server *sv, weft_stream *s)
 {
     char address[32];
-    (void)sv;
     snprintf(address, sizeof address, "127.0.0.1:%d", tunnel_port);
     int target = weft_dial("tcp", address);
     ck_assert_int_ge(target, 0);
@@ -159,25 +154,21 @@ static bool tunnel(script_server *sv, weft_stream *s)
 TEST(an_https_request_uses_a_tunnel_through_the_proxy)
 {
     static const script_step steps[] = {{.handle = tunnel}};
-    script_server proxy;
-    open_tls_site(hello, 1);
-    start_server(&proxy, steps, 1);
+    start_server(&other, steps, 1);
     tunnel_port = site.port;
     char value[64];
-    snprintf(value, sizeof value, "http://127.0.0.1:%d", proxy.port);
+    snprintf(value, sizeof value, "http://127.0.0.1:%d", other.port);
     setenv("https_proxy", value, 1);
     for (int i = 0; i < 3; i++)
         assert_page("/x", "secret");
-    ck_assert_uint_eq(proxy.conns, 1);
+    ck_assert_uint_eq(other.conns, 1);
     ck_assert_uint_eq(site.conns, 1);
     char expected[128];
     snprintf(expected, sizeof expected,
              "CONNECT localhost:%d HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", site.port, site.port);
-    ck_assert_str_eq(proxy.received, expected);
+    ck_assert_str_eq(other.received, expected);
     ck_assert_has(site.received, "GET /x HTTP/1.1\r\n");
     use_fetcher((weft_fetcher_options){0}); /* closes the tunnel */
-    stop_server(&proxy);
-    close_tls_site();
 }
 
 static weft_value fetch_with_thread_fetcher(void *arg)
@@ -189,7 +180,6 @@ static weft_value fetch_with_thread_fetcher(void *arg)
 /* The thread's own fetcher trusts the server because of SSL_CERT_FILE. */
 TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
 {
-    open_tls_site(hello, 1);
     char path[] = "/tmp/weft-fetch-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
@@ -204,12 +194,10 @@ TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
     while (site.open_conns > 0) /* the thread may end after the join */
         weft_sleep(0.001);
     unlink(path);
-    close_tls_site();
 }
 
 TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
 {
-    open_tls_site(hello, 1);
     assert_page("/", "secret");
     pid_t pid = weft_fork();
     if (pid == 0)
@@ -219,5 +207,4 @@ TEST(the_child_of_a_fork_sends_nothing_on_tls_connections_of_its_parent)
     ck_assert_int_eq(WEXITSTATUS(status), 7);
     assert_page("/", "secret");
     ck_assert_uint_eq(site.conns, 1);
-    close_tls_site();
 }

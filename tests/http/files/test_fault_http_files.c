@@ -11,7 +11,6 @@
 
 static int ignore_request(weft_http_request *r, void *ctx)
 {
-    (void)r, (void)ctx;
     return 0;
 }
 

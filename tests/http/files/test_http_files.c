@@ -2,9 +2,10 @@
 #include "http/http_files_support.h"
 #include "support/suite.h"
 
+FIXTURE(files_open_default, files_close)
+
 TEST(a_file_is_served_with_its_headers)
 {
-    files_open(NULL);
     assert_file("/a.txt", "0123456789");
     ck_assert_has(client.received, "\r\nContent-Type: text/plain; charset=utf-8\r\n",
                   "\r\nContent-Length: 10\r\n",
@@ -15,13 +16,11 @@ TEST(a_file_is_served_with_its_headers)
     assert_file("/empty.bin", "");
     ck_assert_has(client.received, "\r\nContent-Length: 0\r\n",
                   "\r\nContent-Type: application/octet-stream\r\n");
-    files_close();
 }
 
 TEST(copies_of_a_file_have_the_same_etag)
 {
     char etag[256];
-    files_open(NULL);
     assert_file("/a.txt", "0123456789");
     copy_etag(etag);
     rename_entry("root/a.txt", "root/old.txt"); /* keeps its inode */
@@ -32,7 +31,6 @@ TEST(copies_of_a_file_have_the_same_etag)
     set_mtime("root/a.txt", MTIME + 1);
     assert_file("/a.txt", "0123456789");
     ck_assert_str_ne(response_header("ETag"), etag);
-    files_close();
 }
 
 static void assert_head_like_get(const char *target)
@@ -51,14 +49,11 @@ static void assert_head_like_get(const char *target)
 
 TEST(head_has_the_headers_of_get)
 {
-    files_open(NULL);
     EACH_TEXT(assert_head_like_get, "/a.txt", "/", "/empty.bin", "/sub", "/none");
-    files_close();
 }
 
 TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
 {
-    files_open(NULL);
     assert_file("/", "<h1>Home</h1>");
     ck_assert_has(client.received, "\r\nContent-Type: text/html; charset=utf-8\r\n");
     assert_file("/sub/", "<h1>Sub</h1>");
@@ -69,7 +64,6 @@ TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
     EACH_PAIR(assert_code, "/list -> 301", "/list/ -> 404", "/list/z%20folder -> 301");
     ck_assert_has(client.received, "\r\nLocation: /list/z%20folder/\r\n");
     assert_code("/a.txt/", "404");
-    files_close();
 }
 
 static void assert_redirect_to_sub(const char *target)
@@ -80,10 +74,8 @@ static void assert_redirect_to_sub(const char *target)
 
 TEST(a_redirect_never_leads_to_another_host)
 {
-    files_open(NULL);
     EACH_TEXT(assert_redirect_to_sub, "//sub", "///sub", "/.//sub", "/x/..//sub", "http://a/sub",
               "http://a//sub");
-    files_close();
 }
 
 static void assert_outside(const char *target)
@@ -105,15 +97,12 @@ TEST(no_path_leads_outside_the_folder)
               "/up/", "/loop", "/list/outside.txt", "/sub/../outside", "/a.txt/../../secret.txt",
               "/%c0%ae%c0%ae/secret.txt", "/inside/../../secret.txt", "//../secret.txt",
               "/link-folder/../../secret.txt", "/up");
-    files_close();
 }
 
 TEST(links_within_the_folder_are_followed)
 {
-    files_open(NULL);
     EACH_PAIR(assert_file, "/inside -> 0123456789", "/link-folder/ -> <h1>Sub</h1>",
               "/link-folder/index.html -> <h1>Sub</h1>");
-    files_close();
 }
 
 TEST(links_to_the_outside_are_followed_if_enabled)
@@ -122,12 +111,10 @@ TEST(links_to_the_outside_are_followed_if_enabled)
     EACH_PAIR(assert_file, "/outside -> secret", "/absolute -> secret", "/up/secret.txt -> secret",
               "/up/root/a.txt -> 0123456789");
     assert_code("/%2e%2e/x", "400");
-    files_close();
 }
 
 TEST(only_readable_regular_files_are_served)
 {
-    files_open(NULL);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     snprintf(name.sun_path, sizeof name.sun_path, "%.60s/root/socket", tree_folder);
@@ -137,19 +124,15 @@ TEST(only_readable_regular_files_are_served)
     if (access(tree_path("root/a.txt"), R_OK) != 0) /* root may read everything */
         assert_code("/a.txt", "403");
     close(fd);
-    files_close();
 }
 
 TEST(names_with_a_dot_are_hidden_except_well_known)
 {
-    files_open(NULL);
     EACH_PAIR(assert_code, "/.hidden -> 404", "/%2ehidden -> 404");
     assert_file("/.well-known/a", "known");
     assert_code("/.well-known/.b", "404");
-    weft_http_files_free(files);
-    files = weft_http_files_new(tree_path("root"), &(weft_http_files_options){.has_hidden = true});
+    files_open(&(weft_http_files_options){.has_hidden = true});
     EACH_PAIR(assert_file, "/.hidden -> hidden", "/.well-known/.b -> hidden");
-    files_close();
 }
 
 static void assert_405(const char *method)
@@ -167,17 +150,14 @@ static void assert_bad_chunks(const char *method)
 
 TEST(other_methods_are_405_and_malformed_chunks_400_although_the_body_is_not_used)
 {
-    files_open(NULL);
     EACH_TEXT(assert_405, "POST", "PUT", "DELETE", "OPTIONS", "PATCH");
     EACH_TEXT(assert_bad_chunks, "GET", "POST");
-    files_close();
 }
 
 TEST(names_with_special_characters_and_long_names_are_found_and_deep_paths_are_not)
 {
     static char deep[6001];
     char name[300] = "root/", target[300] = "/";
-    files_open(NULL);
     assert_file("/list/%22%3Cb%3E&'%2541%20%c3%bc:x.txt", "odd");
     memset(name + 5, 'n', 255);
     memset(target + 1, 'n', 255);
@@ -188,13 +168,11 @@ TEST(names_with_special_characters_and_long_names_are_found_and_deep_paths_are_n
     for (size_t i = 0; i < sizeof deep - 2; i += 2)
         memcpy(deep + i, "/d", 2);
     assert_code(deep, "404");
-    files_close();
 }
 
 TEST(a_changed_file_is_served_immediately)
 {
     static const char *const texts[] = {"one", "two", "three and more", "", "five"};
-    files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         create_file("root/new.txt", texts[i]);
         assert_file("/new.txt", texts[i]);
@@ -209,18 +187,17 @@ TEST(a_changed_file_is_served_immediately)
     assert_file("/new.txt", "again");
     rename_entry("root/new.txt", "root/away.txt");
     assert_code("/new.txt", "404");
-    files_close();
 }
 
 /* Create two releases of a site. current is a link to the first. */
 static void open_releases(void)
 {
-    create_tree();
     create_folder("1");
     create_folder("2");
     create_file("1/index.html", "one");
     create_file("2/index.html", "two");
     create_link("1", "current");
+    weft_http_files_free(files);
     files = weft_http_files_new(tree_path("current"), NULL);
     ck_assert_ptr_nonnull(files);
     assert_file("/", "one");
@@ -270,7 +247,6 @@ TEST(a_replaced_link_or_directory_is_the_new_root)
     rename_entry("c", "a");
     await_page(not_found, "three");
     weft_http_files_free(linked);
-    files_close();
 }
 
 TEST(reopen_switches_to_the_new_root)
@@ -286,7 +262,6 @@ TEST(reopen_switches_to_the_new_root)
     create_link("secret.txt", "current");
     ck_assert_int_eq(weft_http_files_reopen(files), -ENOTDIR);
     assert_file("/", "two");
-    files_close();
 }
 
 #define LARGE_BYTES ((size_t)4 << 20)
@@ -312,7 +287,6 @@ TEST(a_request_in_progress_continues_with_the_old_root)
     ck_assert_uint_eq(received, LARGE_BYTES);
     client_close(&client);
     assert_file("/", "two");
-    files_close();
 }
 
 static void assert_no_files(const char *root, const weft_http_files_options *options, int code)
@@ -323,13 +297,11 @@ static void assert_no_files(const char *root, const weft_http_files_options *opt
 
 TEST(invalid_roots_and_options_fail_with_a_message)
 {
-    create_tree();
     assert_no_files("none", NULL, -ENOENT);
     assert_no_files("secret.txt", NULL, -ENOTDIR);
     assert_no_files("root", &(weft_http_files_options){.index = "a/b"}, -EINVAL);
     assert_no_files("root", &(weft_http_files_options){.cache_control = "a\r\nb"}, -EINVAL);
     assert_no_files("root", &(weft_http_files_options){.cache_control = "a\001b"}, -EINVAL);
-    remove_tree();
 }
 
 TEST(options_set_the_index_and_cache_control)
@@ -338,7 +310,6 @@ TEST(options_set_the_index_and_cache_control)
     assert_file("/", "0123456789");
     ck_assert_has(client.received, "\r\nCache-Control: max-age=60\r\n");
     assert_code("/sub/", "404");
-    files_close();
 }
 
 TEST(a_folder_is_listed_if_enabled)
@@ -358,7 +329,6 @@ TEST(a_folder_is_listed_if_enabled)
     ck_assert_has(client.received, "href=\"../\"");
     assert_file("/sub/", "<h1>Sub</h1>");
     assert_code("/list/none/", "404");
-    files_close();
 }
 
 TEST(a_listing_contains_only_accessible_entries)
@@ -383,7 +353,6 @@ TEST(a_listing_contains_only_accessible_entries)
         ck_assert_lacks(client.received, "unreadable", "unreachable");
     }
     chmod(tree_path("root/list/unreachable"), 0755);
-    files_close();
 }
 
 #define NAMES 10500
@@ -458,7 +427,6 @@ TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
         ck_assert_uint_eq(count_links(long_page), 10000);
         ck_assert_has(long_page, "the first 10000 of 10500 names");
     }
-    files_close();
 }
 
 static weft_http_router *routes;
@@ -472,7 +440,6 @@ static void assert_routed(const char *target, const char *expected)
 
 TEST(with_a_route_the_path_is_the_value_of_its_parameter)
 {
-    files_open(NULL);
     routes = weft_http_router_new();
     ck_assert_int_eq(weft_http_route(routes, NULL, "/x/{path...}", weft_http_serve_files, files),
                      0);
@@ -481,7 +448,6 @@ TEST(with_a_route_the_path_is_the_value_of_its_parameter)
               "/x/sub -> Location: /x/sub/\r\n", "/x/../a.txt -> HTTP/1.1 404",
               "/x/%2e%2e/%2e%2e/secret.txt -> HTTP/1.1 400");
     weft_http_router_free(routes);
-    files_close();
 }
 
 static int serve_files_or_app(weft_http_request *r, void *ctx)
@@ -492,16 +458,15 @@ static int serve_files_or_app(weft_http_request *r, void *ctx)
 
 TEST(a_handler_can_reply_when_there_is_no_file)
 {
-    files_open(NULL);
     client_exchange(&client, serve_files_or_app, files, NULL,
                     "GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
     ck_assert_str_eq(body_of(client.received), "app");
-    files_close();
 }
 
 TEST(no_descriptor_stays_open)
 {
     warm_up();
+    files_close();
     size_t before = count_descriptors();
     files_open(&(weft_http_files_options){.has_listing = true});
     create_file("root/a.txt.gz", "not really");
@@ -540,7 +505,6 @@ TEST(threads_that_share_a_folder_get_consistent_files)
 {
     weft_cord cords[CORDS];
     char name[32], text[32] = "a";
-    files_open(NULL);
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "root/%d.txt", i);
         create_file(name, "a");
@@ -557,7 +521,6 @@ TEST(threads_that_share_a_folder_get_consistent_files)
     }
     for (int i = 0; i < CORDS; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
-    files_close();
 }
 
 /* The worker that lists the folder continues after the cancellation. Its memory must stay valid. */
@@ -573,9 +536,9 @@ TEST(a_cancelled_lookup_is_harmless)
         start_client(weft_http_serve_files, files, NULL, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int j = 0; j < i; j++)
             weft_snooze();
-        weft_cancel(client.fiber);
-        weft_close(client.fd);
-        weft_await(client.fiber);
+        weft_fiber server = client.fiber;
+        weft_cancel(server);
+        drop_client();
+        weft_await(server);
     }
-    files_close();
 }

@@ -14,6 +14,8 @@ static void open_with_text(void)
     set_mtime("root/t.txt", MTIME);
 }
 
+FIXTURE(open_with_text, files_close)
+
 static const char *get_range(const char *range)
 {
     char headers[512];
@@ -31,7 +33,6 @@ static void assert_range(const char *range, const char *content_range, const cha
 
 TEST(one_range_is_206_with_that_range)
 {
-    open_with_text();
     assert_range("bytes=0-0", "bytes 0-0/36", "0");
     assert_range("bytes=0-9", "bytes 0-9/36", "0123456789");
     assert_range("bytes=10-12", "bytes 10-12/36", "abc");
@@ -39,7 +40,6 @@ TEST(one_range_is_206_with_that_range)
     assert_range("bytes=-2", "bytes 34-35/36", "yz");
     assert_range("bytes=35-99", "bytes 35-35/36", "z");
     assert_range("bytes=-99", "bytes 0-35/36", TEXT);
-    files_close();
 }
 
 static void assert_ignored(const char *range)
@@ -50,21 +50,17 @@ static void assert_ignored(const char *range)
 
 TEST(an_invalid_range_is_ignored)
 {
-    open_with_text();
     EACH_TEXT(assert_ignored, "bytes=9-1", "bytes=a-b", "lines=0-1", "bytes", "bytes=-",
               "bytes=0-0,0-0,0-0,0-0");
-    files_close();
 }
 
 TEST(a_range_after_the_end_is_416_with_the_length)
 {
-    open_with_text();
     ck_assert_int_eq(status_of(get_range("bytes=36-")), 416);
     assert_header("Content-Range", "bytes */36");
     ck_assert_int_eq(status_of(get_range("bytes=-0")), 416);
     /* Some clients always send a range. For an empty file the range is ignored. */
     ck_assert_int_eq(status_of(request_with("GET", "/empty.bin", "Range: bytes=0-\r\n")), 200);
-    files_close();
 }
 
 /* Assert the next part of a multipart body. Return the position after it. */
@@ -84,7 +80,6 @@ static const char *expect_part(const char *body, const char *boundary, const cha
 TEST(several_ranges_are_a_multipart_body)
 {
     static const char type[] = "multipart/byteranges; boundary=";
-    open_with_text();
     const char *response = get_range("bytes=0-1, -2, 10-12");
     ck_assert_int_eq(status_of(response), 206);
     ck_assert_ptr_null(response_header("Content-Range"));
@@ -99,20 +94,16 @@ TEST(several_ranges_are_a_multipart_body)
     char end[64];
     snprintf(end, sizeof end, "\r\n--%s--\r\n", boundary);
     ck_assert_str_eq(body, end);
-    files_close();
 }
 
 TEST(ranges_apply_to_get_only)
 {
-    open_with_text();
     ck_assert_int_eq(status_of(request_with("HEAD", "/t.txt", "Range: bytes=0-1\r\n")), 200);
     ck_assert_has(client.received, "\r\nContent-Length: 36\r\n");
-    files_close();
 }
 
 TEST(a_range_of_a_file_beyond_4_gib_is_sent)
 {
-    files_open(NULL);
     const off_t end = ((off_t)5 << 30) + 3;
     create_file("root/big.bin", "");
     int fd = open(tree_path("root/big.bin"), O_WRONLY | O_CLOEXEC);
@@ -124,7 +115,6 @@ TEST(a_range_of_a_file_beyond_4_gib_is_sent)
     ck_assert_mem_eq(body_of(response), "\0end", 4);
     request_with("HEAD", "/big.bin", "");
     ck_assert_has(client.received, "\r\nContent-Length: 5368709123\r\n");
-    files_close();
 }
 
 #define MODIFIED "Sun, 06 Nov 1994 08:49:37 GMT"
@@ -144,7 +134,6 @@ static void assert_condition(const char *headers, const char *status)
 TEST(conditions_select_the_status)
 {
     char etag[256];
-    open_with_text();
     get_target("/t.txt");
     copy_etag(etag);
     assert_condition("If-None-Match: %s\r\n", "304");
@@ -168,7 +157,6 @@ TEST(conditions_select_the_status)
               "If-Range: " MODIFIED "\r\nRange: bytes=0-1\r\n -> 206",
               "If-Range: " BEFORE_MODIFIED "\r\nRange: bytes=0-1\r\n -> 200");
     ck_assert_str_eq(body_of(client.received), TEXT); /* without the range */
-    files_close();
 }
 
 #define ACCEPT_GZIP "Accept-Encoding: br, gzip\r\n"
@@ -176,7 +164,6 @@ TEST(conditions_select_the_status)
 TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
 {
     char plain[256];
-    open_with_text();
     create_file("root/t.txt.gz", "packed");
     get_target("/t.txt");
     ck_assert_str_eq(body_of(client.received), TEXT);
@@ -192,12 +179,10 @@ TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
     ck_assert_str_eq(body_of(client.received), TEXT);
     request_with("GET", "/t.txt", ACCEPT_GZIP "Range: bytes=2-3\r\n");
     ck_assert_str_eq(body_of(client.received), "ck");
-    files_close();
 }
 
 TEST(an_older_or_invalid_compressed_sibling_is_ignored)
 {
-    open_with_text();
     create_file("root/t.txt.gz", "packed");
     set_mtime("root/t.txt.gz", MTIME - 1);
     request_with("GET", "/t.txt", ACCEPT_GZIP);
@@ -208,7 +193,6 @@ TEST(an_older_or_invalid_compressed_sibling_is_ignored)
     create_link("../secret.txt", "root/index.html.gz");
     request_with("GET", "/", ACCEPT_GZIP);
     ck_assert_str_eq(body_of(client.received), "<h1>Home</h1>");
-    files_close();
 }
 
 /* Files that change while they are sent */
@@ -219,7 +203,6 @@ static void create_big_file(void)
 {
     unsigned char *data = malloc(BIG);
     fill_from(data, BIG, 0);
-    files_open(NULL);
     create_file_bytes("root/big.bin", data, BIG);
     free(data);
 }
@@ -261,7 +244,6 @@ TEST(a_big_file_that_changes_while_it_is_sent_never_exceeds_its_announced_length
         size_t bytes = check_body();
         ck_assert(change == SHRUNK ? bytes <= BIG / 2 : bytes == BIG);
         ck_assert(client_close(&client) == 0 || change != UNCHANGED);
-        files_close();
     }
 }
 
@@ -273,7 +255,6 @@ static int reply_open_file(weft_http_request *r, void *fd)
 
 TEST(weft_http_reply_file_sends_an_open_file)
 {
-    open_with_text();
     int fd = open(tree_path("root/t.txt"), O_RDONLY | O_CLOEXEC),
         folder = open(tree_folder, O_RDONLY | O_CLOEXEC);
     client_exchange(&client, reply_open_file, &fd, NULL,
@@ -287,5 +268,4 @@ TEST(weft_http_reply_file_sends_an_open_file)
     ck_assert_int_ge(status_of(client.received), 400);
     ck_assert_int_eq(close(fd), 0);
     close(folder);
-    files_close();
 }

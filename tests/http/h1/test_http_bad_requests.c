@@ -8,6 +8,8 @@
 #include "support/cases.h"
 #include "support/suite.h"
 
+FIXTURE(NULL, end_test)
+
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n"
 #define POST "POST / HTTP/1.1\r\n" HOST
@@ -20,7 +22,6 @@ static bool was_smuggled;
 
 static int reply_after_body(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     char *body;
     was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
     ssize_t n = weft_http_read_all(r, &body);
@@ -29,7 +30,6 @@ static int reply_after_body(weft_http_request *r, void *ctx)
 
 static int reply_without_body(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
     (void)weft_http_reply(r, 200, NULL, NULL, 0);
     return 0;
@@ -205,5 +205,4 @@ TEST(unusual_but_valid_requests_get_a_reply)
               GET HOST "Connection: x, keep-alive\r\n\r\n",
               POST LENGTH "5\r\nExpect: 100-Continue\r\n\r\nhello",
               GET HOST "Expect: 100-continue\r\n\r\n");
-    assert_nothing_pending();
 }

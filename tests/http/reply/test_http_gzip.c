@@ -119,7 +119,6 @@ TEST(a_failed_sink_ends_the_stream_and_the_next_stream_is_correct)
 
 static weft_value compress_on_a_cord(void *arg)
 {
-    (void)arg;
     weft__gzip *all[8];
     for (size_t i = 0; i < COUNT_OF(all); i++)
         ck_assert_ptr_nonnull(all[i] = weft__gzip_new(1 + (int)i % 3));
@@ -191,6 +190,8 @@ static void close_long_file(void)
     files_close();
 }
 
+FIXTURE(open_with_long_file, close_long_file)
+
 /* Request the long file from a server that compresses. */
 static void get_long(const char *headers)
 {
@@ -203,7 +204,6 @@ static void get_long(const char *headers)
 
 TEST(a_file_is_compressed_when_it_is_sent)
 {
-    open_with_long_file();
     get_long(ACCEPT);
     ck_assert_int_eq(status_of(client.received), 200);
     EACH_PAIR(assert_header, "Content-Encoding -> gzip", "Vary -> Accept-Encoding");
@@ -219,13 +219,11 @@ TEST(a_file_is_compressed_when_it_is_sent)
     ck_assert_int_eq(status_of(client.received), 206);
     assert_header("Content-Encoding", "");
     ck_assert_uint_eq(strlen(body_of(client.received)), 1000);
-    close_long_file();
 }
 
 TEST(a_matching_etag_of_the_compressed_file_is_304)
 {
     char etag[256], headers[400];
-    open_with_long_file();
     get_long(ACCEPT);
     copy_etag(etag);
     snprintf(headers, sizeof headers, ACCEPT "If-None-Match: %s\r\n", etag);
@@ -233,7 +231,6 @@ TEST(a_matching_etag_of_the_compressed_file_is_304)
     ck_assert_int_eq(status_of(client.received), 304);
     assert_header("ETag", etag);
     assert_header("Vary", "Accept-Encoding");
-    close_long_file();
 }
 
 static int serve_with_vary(weft_http_request *r, void *ctx)
@@ -244,7 +241,6 @@ static int serve_with_vary(weft_http_request *r, void *ctx)
 
 static int reply_long_text(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply_text(r, 200, "%05000d", 0);
 }
 
@@ -260,9 +256,7 @@ TEST(a_text_is_compressed_for_clients_that_accept_gzip)
 
 TEST(a_vary_header_of_the_handler_is_sent_too)
 {
-    open_with_long_file();
     client_exchange(&client, serve_with_vary, files, &compressing, GET_LONG "\r\n");
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Origin\r\n"), 1);
     ck_assert_uint_eq(count_in(client.received, "\r\nVary: Accept-Encoding\r\n"), 1);
-    close_long_file();
 }

@@ -13,36 +13,50 @@ static test_server front;
 static weft_http_proxy *proxy;
 static weft_http_options front_options; /* set before chain_open */
 
-/* Open a front server that forwards to a URL. */
+/* Close the front server and its proxy if they are open. */
+static inline void chain_close_front(void)
+{
+    if (front.fiber != 0)
+        ck_assert_int_eq(server_close(&front), -ECANCELED);
+    ck_assert_int_eq(weft_http_proxy_free(proxy), 0);
+    proxy = NULL;
+}
+
+static inline void chain_close(void)
+{
+    drop_client();
+    chain_close_front();
+    stop_server(&upstream);
+}
+
+/* Replace the front server by one that forwards to a URL. */
 static inline void chain_open_at(const char *url, const weft_http_proxy_options *options)
 {
+    chain_close_front();
     proxy = weft_http_proxy_new(url, options);
     ck_assert_ptr_nonnull(proxy);
     server_open(&front, weft_http_serve_proxy, proxy, &front_options);
 }
 
+/* Replace both servers. */
 static inline void chain_open(const script_step *steps, size_t count,
                               const weft_http_proxy_options *options)
 {
+    chain_close();
     start_server(&upstream, steps, count);
     chain_open_at(upstream.base, options);
 }
 
-static inline void chain_close_front(void)
+static inline void chain_open_hello(void)
 {
-    ck_assert_int_eq(server_close(&front), -ECANCELED);
-    ck_assert_int_eq(weft_http_proxy_free(proxy), 0);
-}
-
-static inline void chain_close(void)
-{
-    chain_close_front();
-    stop_server(&upstream);
+    chain_open(hello, 1, NULL);
+    let_run(); /* a test may close the front server immediately */
 }
 
 /* Connect the client to the front server and send a text. */
 static inline void chain_send(const char *text)
 {
+    drop_client();
     server_connect(&front, &client);
     client_send(&client, text);
 }
@@ -55,7 +69,7 @@ static inline const char *chain_request(const char *text)
 {
     chain_send(text);
     client_receive_all(&client);
-    weft_close(client.fd);
+    drop_client();
     return client.received;
 }
 
@@ -72,7 +86,7 @@ static inline void assert_client_reset(void)
         continue;
     ck_assert_msg(n == -ECONNRESET, "%zd: %s", n, client.received);
     ck_assert_lacks(client.received, "\r\n0\r\n");
-    weft_close(client.fd);
+    drop_client();
 }
 
 #define GET "GET / HTTP/1.1\r\nHost: example.org\r\n"

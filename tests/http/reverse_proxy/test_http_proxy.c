@@ -2,7 +2,7 @@
 #include "http/reverse_proxy/proxy_support.h"
 #include "support/suite.h"
 
-static const script_step hello[] = {{.reply = OK("hello", "5")}};
+FIXTURE(chain_open_hello, chain_close)
 
 TEST(a_request_and_its_response_are_forwarded)
 {
@@ -22,7 +22,6 @@ TEST(a_request_and_its_response_are_forwarded)
                   "Host: example.org:81\r\n", "X-A: 1\r\nX-A: 2\r\nContent-Type: text/x\r\n",
                   "Content-Length: 3\r\n\r\nabc");
     ck_assert_lacks(upstream.received, "User-Agent", "Accept");
-    chain_close();
 }
 
 /* RFC 9110, 7.6.1. */
@@ -48,13 +47,11 @@ TEST(hop_by_hop_fields_are_not_forwarded)
     ck_assert_has(upstream.received, "X-Kept: 2\r\n", "TE: trailers\r\nConnection: TE\r\n");
     ck_assert_lacks(client.received, "X-Hop", "Keep-Alive", "Proxy-");
     ck_assert_has(client.received, "X-End: 1\r\n");
-    chain_close();
 }
 
 /* A Connection header that names fields of the proxy does not remove them. */
 TEST(a_client_cannot_remove_the_fields_of_the_proxy)
 {
-    chain_open(hello, 1, NULL);
     assert_reply(
         "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 1\r\n"
         "Connection: close, Host, Content-Length, Via, X-Forwarded-For, X-Forwarded-Host\r\n"
@@ -62,7 +59,6 @@ TEST(a_client_cannot_remove_the_fields_of_the_proxy)
         200);
     ck_assert_has(upstream.received, "Host: example.org\r\n", "Via: 1.1 ",
                   "X-Forwarded-For: 127.0.0.1\r\n", "Content-Length: 1\r\n\r\nx");
-    chain_close();
 }
 
 static void assert_400(const char *request)
@@ -72,7 +68,6 @@ static void assert_400(const char *request)
 
 TEST(an_ambiguous_request_never_reaches_the_upstream_server)
 {
-    chain_open(hello, 1, NULL);
     EACH_TEXT(assert_400,
               POST_CLOSE "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
               POST_CLOSE "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -86,7 +81,6 @@ TEST(an_ambiguous_request_never_reaches_the_upstream_server)
               GET "Host: example.com\r\n\r\n");
     ck_assert_uint_eq(upstream.requests, 0);
     ck_assert_uint_eq(upstream.conns, 0);
-    chain_close();
 }
 
 TEST(via_is_added_in_both_directions)
@@ -100,19 +94,18 @@ TEST(via_is_added_in_both_directions)
                   "Via: 1.0 first, 1.1 edgeless (a comment)\r\nVia: 1.1 edge\r\n");
     chain_request("GET / HTTP/1.0\r\n\r\n");
     ck_assert_has(upstream.received, "Via: 1.0 edge\r\n");
-    chain_close();
 }
 
 TEST(a_forwarding_loop_is_508)
 {
     char url[64];
     /* The front server is its own upstream server. */
+    chain_close();
     server_open(&front, weft_http_serve_proxy, NULL, &front_options);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", server_port(&front));
     proxy = weft_http_proxy_new(url, NULL);
     front.ctx = proxy; /* the fiber of the front server has not run yet */
     assert_reply(GET_CLOSE "\r\n", 508);
-    chain_close_front();
 }
 
 /* Forward a request with forged and valid headers. Return what the upstream server received. */
@@ -122,7 +115,6 @@ static const char *forward_headers(const weft_http_proxy_options *options, const
     snprintf(request, sizeof request, GET_CLOSE "%s\r\n", headers);
     chain_open(hello, 1, options);
     chain_request(request);
-    chain_close();
     return upstream.received;
 }
 
@@ -161,7 +153,6 @@ static void assert_forwarded_as(const char *request, const char *expected)
 TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
 {
     char host_field[80];
-    chain_open(hello, 1, NULL);
     assert_forwarded_as(TO("GET http://other.example:8080/x?y"),
                         "GET /x?y HTTP/1.1\r\nHost: other.example:8080\r\n");
     ck_assert_lacks(upstream.received, "wrong");
@@ -172,11 +163,9 @@ TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
                         "OPTIONS * HTTP/1.1\r\nHost: other.example\r\n");
     snprintf(host_field, sizeof host_field, "Host: 127.0.0.1:%d\r\n", upstream.port);
     assert_forwarded_as("GET / HTTP/1.0\r\n\r\n", host_field);
-    chain_close_front();
     chain_open_at(upstream.base, &(weft_http_proxy_options){.sends_upstream_host = true});
     assert_forwarded_as(GET_CLOSE "\r\n", host_field);
     ck_assert_has(upstream.received, "X-Forwarded-Host: example.org\r\n");
-    chain_close();
 }
 
 #define MAX_FORWARDS(method, value) \
@@ -184,7 +173,6 @@ TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
 
 TEST(max_forwards_is_decremented_and_zero_is_not_forwarded)
 {
-    chain_open(hello, 1, NULL);
     assert_reply(MAX_FORWARDS("OPTIONS", "0"), 204);
     assert_reply(MAX_FORWARDS("TRACE", "0"), 405);
     assert_reply(MAX_FORWARDS("TRACE", "x"), 400);
@@ -193,7 +181,6 @@ TEST(max_forwards_is_decremented_and_zero_is_not_forwarded)
     ck_assert_has(upstream.received, "Max-Forwards: 9\r\n");
     assert_reply(MAX_FORWARDS("GET", "0"), 200);
     ck_assert_has(upstream.received, "Max-Forwards: 0\r\n");
-    chain_close();
 }
 
 TEST(a_request_and_a_response_with_500_fields_are_forwarded)
@@ -217,7 +204,6 @@ TEST(a_request_and_a_response_with_500_fields_are_forwarded)
         ck_assert_has(upstream.received, line);
         ck_assert_has(client.received, line);
     }
-    chain_close();
 }
 
 TEST(responses_without_a_body_keep_their_framing)
@@ -251,7 +237,6 @@ TEST(responses_without_a_body_keep_their_framing)
         ck_assert_lacks(client.received, rows[i].unexpected);
         ck_assert_str_eq(strstr(body_of(client.received), "\r\n\r\n"), "\r\n\r\n");
         ck_assert_uint_eq(upstream.conns, 1);
-        chain_close();
     }
 }
 
@@ -265,8 +250,6 @@ TEST(trailers_of_a_response_reach_the_client)
     client_expect(&client, "0\r\nX-Sum: 1\r\nX-Sum: 2\r\n\r\n");
     ck_assert_has(client.received, "Trailer: X-Sum\r\n");
     ck_assert_lacks(client.received, "forged");
-    weft_close(client.fd);
-    chain_close();
 }
 
 /* Record a chunked body with its framing and its trailers, which read_chunks does not. */
@@ -291,7 +274,6 @@ TEST(trailers_of_a_request_reach_the_upstream_server)
                  200);
     ck_assert_has(upstream.received, "Trailer: X-In\r\n", "3\r\nabc\r\n0\r\nX-In: 9\r\n\r\n");
     ck_assert_lacks(upstream.received, "6.6.6.6");
-    chain_close();
 }
 
 TEST(bodies_of_every_framing_arrive_whole_and_keep_their_coding)
@@ -323,9 +305,8 @@ TEST(bodies_of_every_framing_arrive_whole_and_keep_their_coding)
             ck_assert_pstr_eq(weft_fetch_header(fetch, rows[i].name), rows[i].value);
         if (i != 4)
             ck_assert_ptr_null(weft_fetch_header(fetch, "Content-Encoding"));
-        weft_fetch_close(fetch);
+        close_fetch();
         ck_assert_has(upstream.received, "Accept-Encoding: gzip\r\n");
-        chain_close();
     }
 }
 
@@ -339,7 +320,6 @@ TEST(an_http_1_0_client_gets_a_response_without_chunks)
     assert_reply("GET / HTTP/1.0\r\n\r\n", 200);
     ck_assert_str_eq(body_of(client.received), "hello");
     ck_assert_lacks(client.received, " 103 ");
-    chain_close();
 }
 
 TEST(interim_responses_are_forwarded)
@@ -352,7 +332,6 @@ TEST(interim_responses_are_forwarded)
     ck_assert_int_eq(strncmp(client.received, "HTTP/1.1 103 ", 13), 0);
     ck_assert_has(client.received, "Link: </a>\r\n\r\nHTTP/1.1 200 OK\r\n");
     ck_assert_lacks(client.received, "X-Hop");
-    chain_close();
 }
 
 /* Send 100 (Continue), then read the body. */
@@ -386,8 +365,6 @@ TEST(the_upstream_server_decides_about_100_continue)
     client_receive_all(&client);
     ck_assert_int_eq(status_of(client.received), 413);
     ck_assert_has(client.received, "Connection: close\r\n");
-    weft_close(client.fd);
-    chain_close();
 }
 
 static int failures;
@@ -395,7 +372,6 @@ static char last_message[200];
 
 static void record_failure(weft_http_request *r, int error, const char *message, void *ctx)
 {
-    (void)r;
     *(int *)ctx = error;
     failures++;
     snprintf(last_message, sizeof last_message, "%s", message);
@@ -429,7 +405,6 @@ TEST(a_failing_upstream_server_is_502)
         ck_assert_msg(error == rows[i / 2].error, "row %zu: %d", i / 2, error);
         ck_assert_has(last_message, "the upstream server");
         ck_assert_uint_eq(upstream.requests, 1);
-        chain_close();
     }
     ck_assert_int_eq(failures, 2 * (int)COUNT_OF(rows));
 }
@@ -437,14 +412,12 @@ TEST(a_failing_upstream_server_is_502)
 TEST(an_unreachable_upstream_server_is_502)
 {
     int error = 0;
-    start_server(&upstream, hello, 1);
     stop_server(&upstream);
     chain_open_at(upstream.base, &(weft_http_proxy_options){.on_failure = record_failure,
                                                             .on_failure_ctx = &error});
     assert_reply(GET_CLOSE "\r\n", 502);
     ck_assert_int_eq(error, -ECONNREFUSED);
     assert_reply(POST_CLOSE "Content-Length: 3\r\n\r\nabc", 502);
-    chain_close_front();
 }
 
 TEST(a_late_upstream_server_is_504)
@@ -454,7 +427,6 @@ TEST(a_late_upstream_server_is_504)
     chain_open(held, 1, &(weft_http_proxy_options){.first_byte_s = 0.02});
     assert_reply(GET_CLOSE "\r\n", 504);
     assert_reply(POST_CLOSE "Content-Length: 3\r\n\r\nabc", 504);
-    chain_close();
 
     /* All connections are in use, so the second request waits for a connection. */
     chain_open(held, 1, &(weft_http_proxy_options){.connections_max = 1, .connect_s = 0.3});
@@ -466,7 +438,6 @@ TEST(a_late_upstream_server_is_504)
     client_receive_all(&first);
     ck_assert_str_eq(body_of(first.received), "hello");
     weft_close(first.fd);
-    chain_close();
 }
 
 TEST(a_body_over_the_limit_is_413_and_is_not_forwarded)
@@ -477,7 +448,6 @@ TEST(a_body_over_the_limit_is_413_and_is_not_forwarded)
     assert_reply(POST_CLOSE "Content-Length: 4\r\n\r\nhell", 200);
     /* A chunked body exceeds the limit only as it arrives. The forwarded body has no end then. */
     assert_reply(POST_CLOSE "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 413);
-    chain_close();
 }
 
 static void assert_bad_upstream(const char *url)
@@ -501,7 +471,7 @@ TEST(invalid_options_are_einval)
 
 TEST(a_proxy_is_one_route_among_others)
 {
-    start_server(&upstream, hello, 1);
+    chain_close_front();
     proxy = weft_http_proxy_new(upstream.base, NULL);
     weft_http_router *routes = weft_http_router_new();
     ck_assert_int_eq(weft_http_route(routes, NULL, "/app/{p...}", weft_http_serve_proxy, proxy), 0);

@@ -61,7 +61,6 @@ static int echo_or_upgrade(weft_http_request *r, void *ctx)
     const void *piece;
     weft_stream *stream;
     ssize_t n, rc;
-    (void)ctx;
     if (weft_http_header(r, "Upgrade") != NULL) {
         rc = weft_http_upgrade(r, "echo", &stream);
         while (rc >= 0 && (n = weft_stream_peek(stream, 1, &piece)) > 0) {

@@ -10,19 +10,23 @@
 /* An upstream server with a handler. */
 static test_server handler_server;
 
+static void close_chain(void)
+{
+    chain_close();
+    if (handler_server.fiber != 0)
+        server_close(&handler_server);
+}
+
+FIXTURE(chain_open_hello, close_chain)
+
 static void handler_chain_open(weft_http_handler *handler, const weft_http_proxy_options *options)
 {
     static const weft_http_options o = {.limits = {.body_bytes_max = UINT64_MAX}};
     char url[64];
+    close_chain();
     server_open(&handler_server, handler, NULL, &o);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", server_port(&handler_server));
     chain_open_at(url, options);
-}
-
-static void handler_chain_close(void)
-{
-    chain_close_front();
-    server_close(&handler_server);
 }
 
 /* The argument of a fiber that writes the first bytes of the test stream. */
@@ -77,7 +81,6 @@ static int echo_body(weft_http_request *r, void *ctx)
 {
     const void *piece;
     ssize_t n, rc = weft_http_begin(r, 200, weft_http_length(r));
-    (void)ctx;
     while (rc >= 0 && (n = weft_http_read_piece(r, &piece)) > 0)
         rc = weft_http_write(r, piece, (size_t)n);
     return rc < 0 ? (int)rc : (int)n;
@@ -100,8 +103,6 @@ TEST(a_response_streams_back_while_its_request_is_still_sent)
     client.received_bytes = 0;
     client_send(&client, GET "Content-Length: 2\r\n\r\nhi");
     client_expect(&client, "\r\n\r\nhi");
-    weft_close(client.fd);
-    handler_chain_close();
 }
 
 /* Twice the growth of memory that memory_does_not_grow_with_a_body allows. */
@@ -111,7 +112,6 @@ static int send_large_body(weft_http_request *r, void *ctx)
 {
     static unsigned char data[64 << 10];
     int rc = weft_http_begin(r, 200, (int64_t)LARGE_BYTES);
-    (void)ctx;
     for (size_t done = 0; rc >= 0 && done < LARGE_BYTES; done += sizeof data) {
         fill_from(data, sizeof data, done);
         ssize_t n = weft_http_write(r, data, sizeof data);
@@ -126,7 +126,6 @@ static int discard_body(weft_http_request *r, void *ctx)
 {
     const void *piece;
     ssize_t n;
-    (void)ctx;
     while ((n = weft_http_read_piece(r, &piece)) > 0)
         discarded += (size_t)n;
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zu", discarded);
@@ -150,8 +149,6 @@ TEST(memory_does_not_grow_with_a_body)
     client_send(&client, GET "\r\n");
     read_stream(LARGE_BYTES, 64 << 10);
     ck_assert_int_lt(peak_kib() - before, GROWTH_KIB_MAX);
-    weft_close(client.fd);
-    handler_chain_close();
 
     handler_chain_open(discard_body, UNLIMITED);
     chain_send(
@@ -161,8 +158,6 @@ TEST(memory_does_not_grow_with_a_body)
     client_receive_all(&client);
     ck_assert_str_eq(body_of(client.received), "33554432");
     ck_assert_int_lt(peak_kib() - before, GROWTH_KIB_MAX);
-    weft_close(client.fd);
-    handler_chain_close();
 }
 
 static void assert_truncated(const char *request, const char *reply)
@@ -170,7 +165,6 @@ static void assert_truncated(const char *request, const char *reply)
     chain_open(STEPS({.reply = reply, .closes = true}), NULL);
     chain_send(request);
     assert_client_reset();
-    chain_close();
 }
 
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
@@ -219,7 +213,6 @@ TEST(a_reset_does_not_end_a_response)
         release_replies(&upstream, 1);
         assert_client_reset();
     }
-    chain_close();
 }
 
 static weft_sem conn_closed;
@@ -228,7 +221,6 @@ static weft_sem conn_closed;
 static bool stall_within_body(script_server *sv, weft_stream *s)
 {
     const void *data;
-    (void)sv;
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
     weft_stream_flush(s);
     weft_stream_peek(s, 1, &data);
@@ -242,7 +234,6 @@ TEST(a_stalled_response_is_aborted)
     chain_send(GET "\r\n");
     assert_client_reset();
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
-    chain_close();
 }
 
 /* Wait without a reply until the proxy closes the connection. */
@@ -265,32 +256,29 @@ TEST(a_client_that_disconnects_ends_the_request_to_the_upstream_server)
     chain_open(steps, 1, NULL);
     chain_send(GET "\r\n");
     ck_assert_int_eq(weft_sem_wait(&upstream.arrived), 0);
-    weft_close(client.fd);
+    drop_client();
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
 
     /* Within a request body. The proxy must not forward an end of the body. */
     chain_send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     while (strstr(upstream.received, "3\r\nabc\r\n") == NULL)
         ck_assert_int_eq(weft_sem_wait(&upstream.arrived), 0);
-    weft_close(client.fd);
+    drop_client();
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
     ck_assert_lacks(upstream.received, "abc\r\n0");
 
     /* During a stalled response. */
-    static const script_step stalls[] = {{.handle = stall_within_body}};
-    upstream.steps = stalls;
+    upstream.steps[0] = (script_step){.handle = stall_within_body};
     chain_send(GET "\r\n");
     client_expect(&client, "hello");
-    weft_close(client.fd);
+    drop_client();
     ck_assert_int_eq(weft_sem_wait(&conn_closed), 0);
-    chain_close();
 }
 
 static int failures;
 
 static void count_failure(weft_http_request *r, int error, const char *message, void *ctx)
 {
-    (void)r, (void)error, (void)message, (void)ctx;
     failures++;
 }
 
@@ -309,7 +297,7 @@ TEST(a_client_that_disconnects_after_its_response_is_not_a_failure)
     for (int i = 0; i < 20; i++) {
         chain_send(GET "\r\n");
         client_expect(&client, "hello");
-        weft_close(client.fd);
+        drop_client();
         release_replies(&upstream, 1);
     }
     chain_close();
@@ -328,14 +316,11 @@ TEST(a_response_before_the_end_of_the_request_body_is_forwarded)
         client_expect(&client, "\r\n\r\nmuch");
         ck_assert_int_eq(status_of(client.received), 413);
         (void)weft_stop(writing, 0);
-        weft_close(client.fd);
-        chain_close();
     }
 }
 
 static bool hold_without_reading(script_server *sv, weft_stream *s)
 {
-    (void)s;
     return weft_sem_wait(&sv->gate) == 0;
 }
 
@@ -348,8 +333,6 @@ TEST(an_upstream_server_that_does_not_read_the_body_is_504)
     client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 504);
     (void)weft_stop(writing, 0);
-    weft_close(client.fd);
-    chain_close();
 }
 
 /* Connections */
@@ -362,13 +345,11 @@ TEST(a_connection_to_the_upstream_server_is_reused)
         POST_CLOSE "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         GET_CLOSE "\r\n",
     };
-    chain_open(STEPS({.reply = OK("hello", "5")}), NULL);
     for (size_t i = 0; i < 3 * COUNT_OF(requests); i++) {
         assert_reply(requests[i % COUNT_OF(requests)], 200);
     }
     ck_assert_uint_eq(upstream.requests, 3 * COUNT_OF(requests));
     ck_assert_uint_eq(upstream.conns, 1);
-    chain_close();
 }
 
 /* The upstream server reads the second request and closes the connection without a reply. */
@@ -379,7 +360,6 @@ static void assert_second_reply(const char *request, int status, size_t requests
     assert_reply(GET_CLOSE "\r\n", 200);
     assert_reply(request, status);
     ck_assert_uint_eq(upstream.requests, requests);
-    chain_close();
 }
 
 TEST(only_an_idempotent_request_without_a_body_is_repeated)
@@ -396,7 +376,6 @@ TEST(only_an_idempotent_request_without_a_body_is_repeated)
 static int reply_path_and_body(weft_http_request *r, void *ctx)
 {
     char *body;
-    (void)ctx;
     ssize_t n = weft_http_read_all(r, &body);
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%s %s", weft_http_path(r), body);
 }
@@ -430,7 +409,6 @@ TEST(concurrent_requests_get_their_own_responses)
         fibers[i] = weft_spin(post_repeatedly, (void *)(intptr_t)i);
     ck_assert_int_eq(weft_await_all(fibers, COUNT_OF(fibers), NULL), 0);
     ck_assert_int_eq(correct_responses, 5 * (int)COUNT_OF(fibers));
-    handler_chain_close();
 }
 
 /* Each thread has its own connections, which are closed when the thread ends. */
@@ -438,7 +416,6 @@ static weft_value request_in_cord(void *arg)
 {
     test_client *own = calloc(1, sizeof *own);
     int rc = 0;
-    (void)arg;
     for (int i = 0; i < 3 && rc == 0; i++) {
         client_open(own, weft_http_serve_proxy, proxy, NULL);
         client_send(own, GET_CLOSE "\r\n");
@@ -452,7 +429,6 @@ static weft_value request_in_cord(void *arg)
 TEST(several_threads_share_one_proxy)
 {
     weft_cord cords[3];
-    chain_open(STEPS({.reply = OK("hello", "5")}), NULL);
     chain_request(GET_CLOSE "\r\n");
     for (size_t i = 0; i < COUNT_OF(cords); i++)
         cords[i] = weft_cord_start(request_in_cord, NULL, NULL);
@@ -460,14 +436,12 @@ TEST(several_threads_share_one_proxy)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
     ck_assert_uint_eq(upstream.requests, 10);
     ck_assert_uint_eq(upstream.conns, 4);
-    chain_close();
 }
 
 /* Draining */
 
 static weft_value close_front(void *arg)
 {
-    (void)arg;
     chain_close_front();
     return 0;
 }
@@ -483,8 +457,6 @@ TEST(a_draining_server_waits_for_the_response)
     client_receive_all(&client);
     ck_assert_str_eq(body_of(client.received), "hello");
     ck_assert_int_eq(weft_await(closing), 0);
-    weft_close(client.fd);
-    stop_server(&upstream);
 }
 
 TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
@@ -507,5 +479,4 @@ TEST(a_server_cancels_forwarded_requests_when_its_drain_time_ends)
         client_receive_all(&clients[i]);
         weft_close(clients[i].fd);
     }
-    stop_server(&upstream);
 }

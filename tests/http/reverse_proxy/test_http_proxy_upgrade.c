@@ -2,6 +2,8 @@
 #include "http/reverse_proxy/proxy_support.h"
 #include "support/suite.h"
 
+FIXTURE(chain_open_hello, chain_close)
+
 #define UPGRADE(protocol)                         \
     "GET /chat HTTP/1.1\r\nHost: example.org\r\n" \
     "Connection: keep-alive, Upgrade\r\nUpgrade: " protocol "\r\nSec-WebSocket-Key: abc\r\n"
@@ -22,7 +24,6 @@ static bool echo_upgraded(script_server *sv, weft_stream *s)
 {
     const void *data;
     ssize_t n;
-    (void)sv;
     send_and_flush(s, SWITCH("websocket") "welcome,");
     while ((n = weft_stream_peek(s, 1, &data)) > 0) {
         weft_stream_write(s, data, (size_t)n);
@@ -54,8 +55,6 @@ TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
     weft_shutdown(client.fd, SHUT_WR); /* the client still receives */
     client_receive_all(&client);
     ck_assert_has(client.received, "<99>farewell");
-    weft_close(client.fd);
-    chain_close();
 }
 
 /* Half-close immediately, and continue to read. */
@@ -82,8 +81,6 @@ TEST(a_half_closed_side_still_receives)
     weft_shutdown(client.fd, SHUT_WR);
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
     ck_assert_has(upstream.received, "more and more");
-    weft_close(client.fd);
-    chain_close();
 }
 
 TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
@@ -93,8 +90,6 @@ TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
     client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 101);
     client_expect(&client, "bye");
-    weft_close(client.fd);
-    chain_close();
 }
 
 #define STREAM_BYTES ((size_t)4 << 20)
@@ -102,7 +97,6 @@ TEST(the_upstream_server_may_choose_a_protocol_of_any_upgrade_header)
 static bool send_upgraded(script_server *sv, weft_stream *s)
 {
     static unsigned char data[64 << 10];
-    (void)sv;
     send_and_flush(s, SWITCH("websocket"));
     for (size_t done = 0; done < STREAM_BYTES; done += sizeof data) {
         fill_from(data, sizeof data, done);
@@ -128,8 +122,6 @@ TEST(all_upgraded_bytes_arrive_before_the_end)
     }
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(done, STREAM_BYTES);
-    weft_close(client.fd);
-    chain_close();
 }
 
 TEST(a_refused_upgrade_is_an_ordinary_response)
@@ -144,8 +136,6 @@ TEST(a_refused_upgrade_is_an_ordinary_response)
     client_send(&client, GET "\r\n"); /* both connections are still usable */
     client_expect(&client, "hello");
     ck_assert_uint_eq(upstream.conns, 1);
-    weft_close(client.fd);
-    chain_close();
 }
 
 static const char *allowed;
@@ -160,8 +150,6 @@ static void assert_upgrade_forwarded(const char *protocol, const char *is_expect
     bool is_forwarded = strstr(upstream.received, "Upgrade: ") != NULL;
     ck_assert_msg(is_forwarded == (is_expected[0] == 'y'), "%s: %s", protocol, upstream.received);
     ck_assert_int_eq(strstr(upstream.received, "Connection:") != NULL, is_forwarded);
-    weft_close(client.fd);
-    chain_close();
 }
 
 TEST(only_allowed_protocols_are_forwarded)
@@ -183,15 +171,12 @@ TEST(a_protocol_that_was_not_requested_is_502)
     chain_send(UPGRADE("websocket") "\r\n");
     client_expect(&client, "\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 502);
-    weft_close(client.fd);
-    chain_close();
 }
 
 /* Wait until the proxy closes the connection. */
 static bool wait_for_close(script_server *sv, weft_stream *s)
 {
     const void *data;
-    (void)sv;
     send_and_flush(s, SWITCH("websocket") "here");
     weft_stream_peek(s, 1, &data);
     weft_sem_post(&ended);
@@ -205,14 +190,12 @@ TEST(an_idle_tunnel_is_reset)
     chain_send(UPGRADE("websocket") "\r\n");
     assert_client_reset();
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
-    chain_close();
 }
 
 /* Close with a reset after the first byte of input. */
 static bool reset_after_input(script_server *sv, weft_stream *s)
 {
     const void *data;
-    (void)sv;
     send_and_flush(s, SWITCH("websocket") "here");
     weft_stream_peek(s, 1, &data);
     const struct linger reset = {.l_onoff = 1};
@@ -232,9 +215,8 @@ TEST(a_reset_of_one_side_resets_the_other_side)
     client_expect(&client, "here");
     const struct linger reset = {.l_onoff = 1};
     setsockopt(client.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    weft_close(client.fd);
+    drop_client();
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
-    chain_close();
 }
 
 TEST(a_server_closes_tunnels_when_its_drain_time_ends)
@@ -246,6 +228,4 @@ TEST(a_server_closes_tunnels_when_its_drain_time_ends)
     chain_close_front();
     ck_assert_int_eq(weft_sem_wait(&ended), 0);
     client_receive_all(&client);
-    weft_close(client.fd);
-    stop_server(&upstream);
 }

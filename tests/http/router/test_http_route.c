@@ -5,11 +5,18 @@
 
 static weft_http_router *routes;
 
+static void free_routes(void)
+{
+    weft_http_router_free(routes);
+}
+
 static void open_routes(void)
 {
     routes = weft_http_router_new();
     ck_assert_ptr_nonnull(routes);
 }
+
+FIXTURE(open_routes, free_routes)
 
 /* Reply with the name of the route, and with the parameters a, b and rest. */
 static int reply_route(weft_http_request *r, void *name)
@@ -43,40 +50,33 @@ static void assert_route(const char *url, const char *expected)
     ck_assert_str_eq(body_of(request_route("GET", url)), expected);
 }
 
+static void assert_404(const char *url)
+{
+    ck_assert_msg(status_of(request_route("GET", url)) == 404, "%s: %s", url, client.received);
+}
+
 TEST(literals_and_parameters_match_segments)
 {
-    open_routes();
     add_route("GET", "/", "root");
     add_route("GET", "/users", "users");
     add_route("GET", "/users/", "users, slash");
     add_route("GET", "/users/{a}", "user");
     add_route("GET", "/users/{a}/photos/{b}", "photo");
-    assert_route("h/", "root");
-    assert_route("h/users", "users");
-    assert_route("h/users/", "users, slash");
-    assert_route("h/users/42", "user a=42");
-    assert_route("h/users/a%20b%25", "user a=a b%");
-    assert_route("h/users/42/photos/7.jpg?x=y", "photo a=42 b=7.jpg");
-    ck_assert_int_eq(status_of(request_route("GET", "h/users/42/photos")), 404);
-    ck_assert_int_eq(status_of(request_route("GET", "h/users/42/")), 404);
-    ck_assert_int_eq(status_of(request_route("GET", "h/user")), 404);
-    ck_assert_int_eq(status_of(request_route("GET", "h/users/42/photos/7/8")), 404);
-    weft_http_router_free(routes);
+    EACH_PAIR(assert_route, "h/ -> root", "h/users -> users", "h/users/ -> users, slash",
+              "h/users/42 -> user a=42", "h/users/a%20b%25 -> user a=a b%",
+              "h/users/42/photos/7.jpg?x=y -> photo a=42 b=7.jpg");
+    EACH_TEXT(assert_404, "h/users/42/photos", "h/users/42/", "h/user", "h/users/42/photos/7/8");
 }
 
 TEST(the_last_parameter_may_match_the_rest_of_the_path)
 {
-    open_routes();
     add_route(NULL, "/files/{rest...}", "files");
     add_route("GET", "/{a}/x/{rest...}", "deep");
-    assert_route("h/files/", "files rest=");
-    assert_route("h/files", "files rest=");
-    assert_route("h/files/a", "files rest=a");
-    assert_route("h/files/a/b%2Ec/", "files rest=a/b.c/");
-    assert_route("h/q/x/y/z", "deep a=q rest=y/z");
-    assert_route("h/q/x", "deep a=q rest=");
+    EACH_PAIR(assert_route,
+              "h/files/ -> files rest=", "h/files -> files rest=", "h/files/a -> files rest=a",
+              "h/files/a/b%2Ec/ -> files rest=a/b.c/", "h/q/x/y/z -> deep a=q rest=y/z",
+              "h/q/x -> deep a=q rest=");
     ck_assert_int_eq(status_of(request_route("GET", "h/filesystem")), 404);
-    weft_http_router_free(routes);
 }
 
 static void add_by_index(size_t i)
@@ -97,32 +97,25 @@ TEST(the_most_specific_route_wins)
 {
     static const size_t count = 12, steps[] = {1, 5, 7, 11}; /* coprime to 12: all orders differ */
     for (size_t s = 0; s < COUNT_OF(steps); s++) {
+        free_routes();
         open_routes();
         for (size_t i = 0; i < count; i++)
             add_by_index(i * steps[s] % count);
-        assert_route("q/one", "/one");
-        assert_route("q/else", "/{a} a=else");
-        assert_route("q/one/two", "/one/{a} a=two");
-        assert_route("q/one/two/three", "/one/{rest...} rest=two/three");
-        assert_route("q/other/two", "/{a}/two a=other");
-        assert_route("q/other/three", "/{rest...} rest=other/three");
-        assert_route("h.org/one", "h.org/{a} a=one");
-        assert_route("h.org/one/two", "*.org/{rest...} rest=one/two");
-        assert_route("w.h.org/one", "*.h.org/one");
-        assert_route("v.w.h.org:8080/one", "*.h.org/one");
-        assert_route("w.h.org/two", "*.org/{rest...} rest=two");
-        assert_route("H.ORG/one", "h.org/{a} a=one");
-        assert_route("org/one", "/one");
+        EACH_PAIR(assert_route, "q/one -> /one", "q/else -> /{a} a=else",
+                  "q/one/two -> /one/{a} a=two", "q/one/two/three -> /one/{rest...} rest=two/three",
+                  "q/other/two -> /{a}/two a=other", "q/other/three -> /{rest...} rest=other/three",
+                  "h.org/one -> h.org/{a} a=one", "h.org/one/two -> *.org/{rest...} rest=one/two",
+                  "w.h.org/one -> *.h.org/one", "v.w.h.org:8080/one -> *.h.org/one",
+                  "w.h.org/two -> *.org/{rest...} rest=two", "H.ORG/one -> h.org/{a} a=one",
+                  "org/one -> /one");
         ck_assert_str_eq(body_of(request_route("POST", "q/one")), "/{a} a=one");
         ck_assert_str_eq(body_of(request_route("POST", "q/one/two")), "/one/two");
         ck_assert_str_eq(body_of(request_route("POST", "q/one/three")), "/{a}/{b} a=one b=three");
-        weft_http_router_free(routes);
     }
 }
 
 TEST(get_routes_serve_head_unless_head_has_its_own_route)
 {
-    open_routes();
     add_route("GET", "/a", "get");
     add_route("GET", "/b", "get");
     add_route("HEAD", "/b", "a head of its own");
@@ -131,12 +124,10 @@ TEST(get_routes_serve_head_unless_head_has_its_own_route)
     ck_assert_has(client.received, "Content-Length: 3\r\n");
     request_route("HEAD", "h/b");
     ck_assert_has(client.received, "Content-Length: 17\r\n");
-    weft_http_router_free(routes);
 }
 
 TEST(another_method_is_405_with_an_allow_header)
 {
-    open_routes();
     add_route("GET", "/a", "get");
     add_route("PUT", "/{a}", "put");
     add_route("DELETE", "h/a", "delete");
@@ -147,12 +138,10 @@ TEST(another_method_is_405_with_an_allow_header)
     ck_assert_has(client.received, "Allow: PUT, OPTIONS\r\n");
     ck_assert_int_eq(status_of(request_route("GET", "h/c/d")), 404);
     ck_assert_lacks(client.received, "Allow");
-    weft_http_router_free(routes);
 }
 
 TEST(options_gets_a_reply_unless_it_has_a_route)
 {
-    open_routes();
     add_route("GET", "/a", "get");
     add_route("OPTIONS", "/b", "options");
     add_route("POST", "/c", "post");
@@ -164,7 +153,6 @@ TEST(options_gets_a_reply_unless_it_has_a_route)
                     "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n");
     ck_assert_int_eq(status_of(client.received), 204);
     ck_assert_has(client.received, "GET", "POST");
-    weft_http_router_free(routes);
 }
 
 static void assert_bad_pattern(const char *pattern)
@@ -176,7 +164,6 @@ static void assert_bad_pattern(const char *pattern)
 
 TEST(a_bad_pattern_is_einval_with_a_message)
 {
-    open_routes();
     EACH_TEXT(assert_bad_pattern, "", "a", "/{", "/}", "/{}", "/x{a}", "/{a}x", "/{a}{b}",
               "/{a...}/b", "/{a}/{a}", "/{1}", "/{a-b}", "/{...}", "/a/../b", "/.", "*/a", "*./a",
               "a b/c", "*.*.org/", "a.org./", "/{a..}",
@@ -186,12 +173,10 @@ TEST(a_bad_pattern_is_einval_with_a_message)
     ck_assert_int_eq(weft_http_route(routes, NULL, "/", NULL, NULL), -EINVAL);
     ck_assert_int_eq(weft_http_route(routes, NULL, NULL, reply_route, NULL), -EINVAL);
     ck_assert_int_eq(status_of(request_route("GET", "h/")), 404);
-    weft_http_router_free(routes);
 }
 
 TEST(a_duplicate_route_is_eexist)
 {
-    open_routes();
     add_route("GET", "/a/{a}", "first");
     add_route(NULL, "/a/{b}", "for all");
     add_route("GET", "h.org/a/{a}", "of a host");
@@ -200,13 +185,11 @@ TEST(a_duplicate_route_is_eexist)
     ck_assert_int_eq(weft_http_route(routes, "GET", "H.org/a/{x}", reply_route, NULL), -EEXIST);
     assert_route("q/a/1", "first a=1");
     ck_assert_str_eq(body_of(request_route("PUT", "q/a/1")), "for all b=1");
-    weft_http_router_free(routes);
 }
 
 TEST(each_of_a_thousand_routes_is_found)
 {
     static char patterns[1000][32];
-    open_routes();
     for (int i = 0; i < 1000; i++) {
         snprintf(patterns[i], sizeof patterns[i], "/%d/{a}/%d", i * 7919 % 1000, i % 3);
         add_route("GET", patterns[i], patterns[i]);
@@ -217,5 +200,4 @@ TEST(each_of_a_thousand_routes_is_found)
         snprintf(expected, sizeof expected, "%.31s a=v", patterns[i]);
         assert_route(url, expected);
     }
-    weft_http_router_free(routes);
 }

@@ -85,7 +85,6 @@ static int reply_unchecked(weft_http_request *r)
 
 static int handle_request(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     char *body;
     const char *path = weft_http_path(r);
     if (strcmp(path, "/form") == 0)

@@ -2,9 +2,10 @@
 #include "http/http_support.h"
 #include "support/suite.h"
 
+FIXTURE(NULL, end_test)
+
 static int reply_hello(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply(r, 200, "text/plain", "Hello\n", 6);
 }
 
@@ -20,7 +21,6 @@ TEST(a_request_gets_a_reply)
 
 static int reply_request_line(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *color = weft_http_query_param(r, "color");
     return weft_http_reply_text(r, 200, "%s %s %s?%s [%s] %s\n", weft_http_method(r),
                                 weft_http_host(r), weft_http_path(r), weft_http_query(r),
@@ -43,12 +43,10 @@ TEST(no_request_after_connection_close_gets_a_reply)
                  "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
     ck_assert_has(client_receive_all(&client), "GET a /1", "Connection: close");
     ck_assert_lacks(client.received, "GET a /2");
-    client_close(&client);
 }
 
 static int echo_whole_body(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     char *body;
     ssize_t n = weft_http_read_all(r, &body);
     return n < 0 ? (int)n : weft_http_reply(r, 200, NULL, body, (size_t)n);
@@ -69,12 +67,10 @@ TEST(a_body_is_read_by_its_length_in_chunks_or_after_100_continue)
     client_expect(&client, "HTTP/1.1 100 Continue\r\n\r\n");
     client_send(&client, "world");
     client_expect(&client, "\r\n\r\nworld");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 static int reply_in_pieces(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     for (int i = 0; i < 3; i++) {
         weft_http_printf(r, "piece %d\n", i);
         int rc = weft_http_flush(r);
@@ -99,7 +95,6 @@ TEST(a_reply_of_unknown_length_is_chunked_or_in_http_1_0_ends_with_the_connectio
 
 static int return_error(weft_http_request *r, void *ctx)
 {
-    (void)r;
     return *(int *)ctx;
 }
 
@@ -119,7 +114,6 @@ TEST(an_error_of_the_handler_becomes_a_status)
 
 static int reply_piece_count(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const void *piece;
     size_t bytes = 0, pieces = 0;
     ssize_t n;
@@ -145,5 +139,4 @@ TEST(a_large_body_is_read_in_large_pieces_and_the_connection_stays_usable)
         client_expect(&client, "\r\n\r\n0 in few\n");
         client.received_bytes = 0;
     }
-    ck_assert_int_eq(client_close(&client), 0);
 }

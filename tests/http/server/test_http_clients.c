@@ -55,7 +55,6 @@ static char large[LARGE];
 
 static int handle_request(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *path = weft_http_path(r);
     if (strcmp(path, "/sum") == 0)
         return reply_sum(r);
@@ -74,18 +73,30 @@ static int handle_request(weft_http_request *r, void *ctx)
                                 weft_http_version(r));
 }
 
-static void start_site(const weft_http_options *options)
+static weft_tls *server_tls; /* of a TLS server */
+
+static void open_site_folder(void)
 {
     open_folder();
     memset(large, 'x', LARGE);
-    server_open(&s, handle_request, NULL, options);
-    peer_port = server_port(&s);
 }
 
-static void stop_site(void)
+static void close_site(void)
 {
     close_folder();
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    if (s.fiber != 0)
+        ck_assert_int_eq(server_close(&s), -ECANCELED);
+    weft_tls_free(server_tls);
+    free(local_cert);
+    free(local_key);
+}
+
+FIXTURE(open_site_folder, close_site)
+
+static void start_site(const weft_http_options *options)
+{
+    server_open(&s, handle_request, NULL, options);
+    peer_port = server_port(&s);
 }
 
 TEST(curl_gets_pages_with_http_1_0_and_1_1_over_one_connection)
@@ -102,7 +113,6 @@ TEST(curl_gets_pages_with_http_1_0_and_1_1_over_one_connection)
     ck_assert_has(run_command(CURL "-I " URL "/pieces"), "HTTP/1.1 200 OK\r\n");
     /* A truncated reply is an error. */
     EACH_TEXT(assert_command_fails, CURL URL "/cut", CURL "--http1.0 " URL "/cut");
-    stop_site();
 }
 
 static char sum[64]; /* the reply for the whole file */
@@ -125,7 +135,6 @@ TEST(curl_sends_bodies_with_and_without_a_length)
               CURL "--http1.0 --data-binary @file " URL "/sum",
               CURL "-X DELETE --data-binary @file " URL "/sum");
     assert_command(CURL "-d '' " URL "/sum", "0 0\n");
-    stop_site();
 }
 
 TEST(curl_gets_413_for_a_large_body)
@@ -135,7 +144,6 @@ TEST(curl_gets_413_for_a_large_body)
     EACH_PAIR(assert_command, CURL CODE "-T file " URL "/sum -> 413",
               CURL "-H 'Expect:' " CODE "-T file " URL "/sum -> 413",
               CURL "-H 'Expect:' " CODE "-T file " URL "/unread -> 200");
-    stop_site();
 }
 
 #ifdef WEFT_HAS_GZIP
@@ -149,14 +157,13 @@ TEST(curl_gets_compressed_replies)
     run_command("cmp plain packed");
     assert_command(CURL "--compressed " URL "/pieces", PIECES);
     ck_assert_has(run_command(CURL "--compressed -I " URL "/large"), "Content-Encoding: gzip\r\n");
-    stop_site();
 }
 #endif
 
 #ifdef WEFT_HAS_TLS
 
 /* Start a TLS server. Write ca, and a certificate for clients, cert and key, to the folder. */
-static weft_tls *start_tls_site(weft_http_options *o, weft_tls_verify verify)
+static void start_tls_site(weft_http_options o, weft_tls_verify verify)
 {
     char *cert, *key;
     make_local_cert();
@@ -166,30 +173,20 @@ static weft_tls *start_tls_site(weft_http_options *o, weft_tls_verify verify)
         .ca_pem = verify != WEFT_TLS_VERIFY_DEFAULT ? cert : NULL,
         .verify = verify,
     };
-    o->tls = weft_tls_server_new(&tls);
-    ck_assert_ptr_nonnull(o->tls);
-    start_site(o);
+    o.tls = server_tls = weft_tls_server_new(&tls);
+    ck_assert_ptr_nonnull(server_tls);
+    start_site(&o);
     create_peer_text("ca", local_cert);
     create_peer_text("cert", cert);
     create_peer_text("key", key);
     free(cert);
     free(key);
-    return o->tls;
-}
-
-static void stop_tls_site(weft_tls *tls)
-{
-    stop_site();
-    weft_tls_free(tls);
-    free(local_cert);
-    free(local_key);
-    local_cert = local_key = NULL;
 }
 
 TEST(curl_connects_with_tls_1_2_and_1_3)
 {
-    weft_http_options o = {.limits = {.body_bytes_max = 1 << 20}};
-    weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_DEFAULT);
+    start_tls_site((weft_http_options){.limits = {.body_bytes_max = 1 << 20}},
+                   WEFT_TLS_VERIFY_DEFAULT);
     run_command("head -c 900000 /dev/urandom >file; head -c 9000000 /dev/zero >zeros");
     EACH_PAIR(assert_command, TLS_CURL "--tls-max 1.2 " TLS_URL "/tls -> TLS 12, new, -\n",
               TLS_CURL "--tlsv1.3 " TLS_URL "/tls -> TLS 13, new, -\n",
@@ -202,19 +199,16 @@ TEST(curl_connects_with_tls_1_2_and_1_3)
               CURL "--resolve localhost:$PORT:127.0.0.1 " TLS_URL "/tls", CURL "-f " URL,
               TLS_CURL "--tls-max 1.1 " TLS_URL "/tls");
     assert_command(TLS_CURL TLS_URL "/a", "GET /a in HTTP/11\n");
-    stop_tls_site(tls);
 }
 
 TEST(curl_sends_a_client_certificate)
 {
-    weft_http_options o = {0};
-    weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_REQUIRED);
+    start_tls_site((weft_http_options){0}, WEFT_TLS_VERIFY_REQUIRED);
     EACH_PAIR(
         assert_command, TLS_CURL "--cert cert --key key " TLS_URL "/tls -> TLS 13, new, CN=alice\n",
         TLS_CURL "--cert cert --key key --tls-max 1.2 " TLS_URL "/tls -> TLS 12, new, CN=alice\n");
     EACH_TEXT(assert_command_fails, TLS_CURL TLS_URL "/tls",
               TLS_CURL "--tls-max 1.2 " TLS_URL "/tls");
-    stop_tls_site(tls);
 }
 
 #define S_CLIENT                                                                    \
@@ -223,15 +217,13 @@ TEST(curl_sends_a_client_certificate)
 
 TEST(openssl_resumes_sessions)
 {
-    weft_http_options o = {0};
-    weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_DEFAULT);
+    start_tls_site((weft_http_options){0}, WEFT_TLS_VERIFY_DEFAULT);
     if (has_tool("openssl")) {
         ck_assert_has(run_command(S_CLIENT "-tls1_3 -sess_out 3"), "TLS 13, new");
         ck_assert_has(run_command(S_CLIENT "-tls1_3 -sess_in 3"), "TLS 13, resumed");
         ck_assert_has(run_command(S_CLIENT "-tls1_2 -sess_out 2"), "TLS 12, new");
         ck_assert_has(run_command(S_CLIENT "-tls1_2 -sess_in 2"), "TLS 12, resumed");
     }
-    stop_tls_site(tls);
 }
 
 #endif
@@ -244,7 +236,6 @@ TEST(wrk_reports_no_error)
         ck_assert_has(text, "Requests/sec");
         ck_assert_lacks(text, "errors", "Non-2xx", "\n  0 requests");
     }
-    stop_site();
 }
 
 TEST(nc_gets_a_reply)
@@ -256,13 +247,11 @@ TEST(nc_gets_a_reply)
         text = run_command("printf 'hello\\r\\n' | nc -N 127.0.0.1 $PORT");
         ck_assert_int_eq(status_of(text), 400);
     }
-    stop_site();
 }
 
 TEST(an_endless_pipeline_does_not_starve_other_clients)
 {
-    const weft_http_options o = {.limits = {.requests_max = SIZE_MAX}};
-    start_site(&o);
+    start_site(&(weft_http_options){.limits = {.requests_max = SIZE_MAX}});
     if (has_tool("nc")) {
         run_command("for i in $(seq 1000); do "
                     "printf 'GET /a HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; done >requests");
@@ -276,12 +265,10 @@ TEST(an_endless_pipeline_does_not_starve_other_clients)
             "[ $before -lt $(stat -c %s responses) ] && echo still; kill $!");
         ck_assert_str_eq(text, "200 200 200 200 200 still\n");
     }
-    stop_site();
 }
 
 static void count_late_heads(const weft_http_record *record, void *ctx)
 {
-    (void)ctx;
     late_heads += record->status == 408 && strcmp(record->target, "/a") == 0;
 }
 
@@ -305,5 +292,4 @@ TEST(clients_with_slow_headers_bodies_and_reads_do_not_block_others)
                       text);
         ck_assert_lacks(text, "NO\033");
     }
-    stop_site();
 }

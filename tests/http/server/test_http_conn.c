@@ -7,6 +7,8 @@
 
 #include <malloc.h>
 
+FIXTURE(NULL, end_test)
+
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 #define NEXT "GET /next HTTP/1.1\r\n" HOST "\r\n"
@@ -28,7 +30,6 @@ static int read_body(weft_http_request *r)
 
 static int handle_path(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *path = weft_http_path(r);
     if (strncmp(path, "/read", 5) == 0)
         return read_body(r);
@@ -50,7 +51,6 @@ TEST(a_request_with_an_incomplete_head_gets_no_reply)
         ck_assert_str_eq(client_receive_all(&client), "");
         ck_assert_int_eq(client_close(&client), bytes == 0 ? 0 : -ECONNRESET);
     }
-    assert_nothing_pending();
 }
 
 static void assert_broken_body(const char *request)
@@ -69,7 +69,6 @@ TEST(a_request_with_an_incomplete_body_fails_in_the_handler)
               POST_READ "Content-Length: 6\r\n\r\n", POST_CHUNKED, POST_CHUNKED "5\r\nhello",
               POST_CHUNKED "5\r\nhello\r\n", POST_CHUNKED "5\r\nhello\r\n0\r\n",
               POST_CHUNKED "5\r\nhello\r\n0\r\n\r");
-    assert_nothing_pending();
 }
 
 /* The argument of a fiber that sends text repeatedly until the connection fails. */
@@ -115,7 +114,6 @@ TEST(many_pipelined_requests_get_replies_in_order)
     }
     ck_assert_str_eq(at, "");
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 /* Read until the server closes. Return the number of bytes. The last ones stay in received. */
@@ -147,7 +145,6 @@ TEST(a_client_may_send_requests_while_a_large_reply_is_pending)
     client_send(&client, "GET /last HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     ck_assert_uint_gt(receive_to_end(), LARGE);
     ck_assert_has(client.received, "[/last]");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(a_small_unread_body_is_skipped)
@@ -161,7 +158,6 @@ TEST(a_small_unread_body_is_skipped)
     client_send(&client, "llo" NEXT);
     expect_times("[/next]", 2);
     ck_assert_lacks(client.received, "Connection: close");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 /* Send a body that is too large to skip. The reply must arrive while the client still sends. */
@@ -174,7 +170,6 @@ static void expect_reply_while_sending(const char *head, size_t body_bytes)
     ck_assert_str_eq(body_of(client.received), "[/]");
     (void)weft_stop(f, 0); /* the fiber may still send */
     client_close(&client);
-    assert_nothing_pending();
 }
 
 TEST(a_large_unread_body_ends_the_connection_after_the_reply)
@@ -222,7 +217,6 @@ TEST(read_all_allocates_little_more_than_the_length_of_the_body)
         client_send(&client, is_chunked ? "0\r\n\r\n" : "");
         client_expect(&client, is_chunked ? "1044480 aa" : "1048576 aa");
         ck_assert_uint_lt(used_bytes, WHOLE_BYTES + (128 << 10)); /* the body and the read buffer */
-        ck_assert_int_eq(client_close(&client), 0);
     }
 }
 
@@ -234,17 +228,14 @@ TEST(a_100_continue_is_sent_only_if_the_handler_reads_the_body)
     start_client(handle_path, NULL, NULL, EXPECTING("/")); /* without the body */
     expect_status(200);
     ck_assert_has(client.received, "Connection: close");
-    client_close(&client);
     /* With the body, which must not be parsed as a request. */
     start_client(handle_path, NULL, NULL, EXPECTING("/") "hello" NEXT);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
-    client_close(&client);
     /* With the body, which the handler reads. */
     start_client(handle_path, NULL, NULL, EXPECTING("/read") "hello" NEXT);
     client_expect(&client, "[/next]");
     ck_assert_has(client.received, "read 5");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
@@ -252,11 +243,9 @@ TEST(in_http_1_0_a_connection_is_reused_only_after_keep_alive)
     start_client(handle_path, NULL, NULL, "GET / HTTP/1.0\r\n\r\n" NEXT);
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
-    client_close(&client);
     start_client(handle_path, NULL, NULL, "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" NEXT);
     client_expect(&client, "[/next]");
     ck_assert_uint_eq(count_in(client.received, "Connection: keep-alive"), 1);
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 /* Stages of a connection. Each is reached after the client has sent this text. */
@@ -285,15 +274,15 @@ TEST(a_connection_that_is_cancelled_or_closed_at_any_stage_leaves_nothing_open)
         start_client(handle_path, NULL, NULL, stages[i / 2]);
         let_run();
         ck_assert_int_eq(weft_state_of(client.fiber), WEFT_WAITING);
+        weft_fiber server = client.fiber;
         if (is_cancelled)
-            ck_assert_int_eq(weft_cancel(client.fiber), 0);
+            ck_assert_int_eq(weft_cancel(server), 0);
         else
-            weft_close(client.fd);
-        (void)weft_await(client.fiber);
-        if (is_cancelled) {
+            drop_client();
+        (void)weft_await(server);
+        if (is_cancelled)
             receive_to_end();
-            weft_close(client.fd);
-        }
+        drop_client();
         assert_nothing_pending();
         ck_assert_uint_eq(count_descriptors(), open);
     }
@@ -304,7 +293,6 @@ static char logged[1024];
 
 static void log_record(const weft_http_record *record, void *ctx)
 {
-    (void)ctx;
     size_t used = strlen(logged);
     snprintf(logged + used, sizeof logged - used, "%s %s %s %s %d %d %d%s%s;", record->peer,
              record->method, record->target, record->user_agent, record->version, record->status,
@@ -366,7 +354,6 @@ TEST(long_targets_and_late_headers_are_logged)
 
 static int reply_method(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *method = weft_http_method(r);
     return strcmp(method, "FOO") == 0 ? weft_http_reply_text(r, 200, "[%s]", method)
                                       : weft_http_reply_status(r, 501);

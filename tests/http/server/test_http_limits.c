@@ -5,11 +5,12 @@
 #include "http/http_support.h"
 #include "support/suite.h"
 
+FIXTURE(NULL, end_test)
+
 #define REQUEST "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 static int reply_yes(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply(r, 200, NULL, "yes", 3);
 }
 
@@ -30,7 +31,6 @@ static void expect_refusal(int status)
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 "), 1);
     ck_assert_has(client.received, "\r\nConnection: close\r\n");
     client_close(&client);
-    assert_nothing_pending();
 }
 
 /* Assert that the request succeeds and that the connection accepts another request. */
@@ -95,7 +95,6 @@ TEST(a_body_over_its_limit_is_413)
                  POST "Content-Length: 8\r\n\r\n12345678" POST_CHUNKED
                       "4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n");
     expect_times("8 bytes", 2);
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 static int raise_body_limit(weft_http_request *r, void *ctx)
@@ -110,7 +109,6 @@ TEST(a_handler_may_change_the_limit_of_a_body)
 {
     start_client(raise_body_limit, NULL, &eight_bytes, POST "Content-Length: 10\r\n\r\n0123456789");
     client_expect(&client, "10 bytes");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(the_last_reply_of_a_connection_has_connection_close)
@@ -121,7 +119,6 @@ TEST(the_last_reply_of_a_connection_has_connection_close)
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1 200 OK"), 3);
     ck_assert_uint_eq(count_in(client.received, "Connection: close"), 1);
     ck_assert_lacks(strstr(client.received, "Connection: close"), "HTTP/1.1");
-    client_close(&client);
 }
 
 TEST(a_client_that_sends_nothing_is_closed_and_incomplete_headers_are_408)
@@ -130,8 +127,6 @@ TEST(a_client_that_sends_nothing_is_closed_and_incomplete_headers_are_408)
     const weft_http_options late = {.limits = {.head_s = 0.02}};
     start_client(reply_yes, NULL, &silent, "");
     ck_assert_str_eq(client_receive_all(&client), "");
-    ck_assert_int_eq(client_close(&client), 0);
-    assert_nothing_pending();
     start_client(reply_yes, NULL, &late, "GET / HTTP/1.1\r\nHost:");
     expect_refusal(408);
 }
@@ -159,7 +154,7 @@ TEST(headers_that_arrive_slowly_are_408)
     weft_fiber f = weft_spin(send_slowly, &(slow_sender){"X: y\r\n", 6, 0.001});
     expect_status(408);
     ck_assert_int_eq(weft_stop(f, 0), 0);
-    client_close(&client);
+    ck_assert_int_eq(client_close(&client), -ETIMEDOUT);
 }
 
 TEST(an_idle_connection_is_closed_after_idle_s)
@@ -169,8 +164,6 @@ TEST(an_idle_connection_is_closed_after_idle_s)
     client_receive_all(&client);
     ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
     ck_assert_lacks(client.received, "Connection: close");
-    ck_assert_int_eq(client_close(&client), 0);
-    assert_nothing_pending();
 }
 
 /* The sleep is longer than the time after which an idle connection frees its buffers. */
@@ -248,8 +241,7 @@ TEST(a_client_that_does_not_read_its_reply_is_disconnected)
         start_client(large_handlers[i], &rc, &o, REQUEST);
         (void)weft_await(client.fiber);
         ck_assert_int_eq(rc, -ETIMEDOUT);
-        weft_close(client.fd);
-        assert_nothing_pending();
+        drop_client();
     }
 }
 
@@ -279,12 +271,10 @@ TEST(a_reply_is_sent_completely_at_the_minimum_rate_and_aborted_below_it)
         weft_shutdown(client.fd, SHUT_WR);
         ck_assert_uint_gt(read_slowly(8192, 4), LARGE); /* 2,048 s */
         ck_assert_int_ge(rc, 0);
-        client_close(&client);
     }
     start_client(reply_large, &rc, &o, REQUEST);
     ck_assert_uint_lt(read_slowly(512, 1), LARGE);
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    client_close(&client);
 }
 
 /* An idle connection frees its buffers after 1 s. */
@@ -299,12 +289,11 @@ TEST(a_client_that_leaves_a_reply_unread_in_the_kernel_is_slow_not_idle)
     client_expect(&idle, "\r\n\r\nyes");
     start_client(reply_yes, NULL, &o, REQUEST);
     ck_assert_int_eq(weft_await(client.fiber), 0); /* after more than 1 s */
-    weft_close(client.fd);
+    drop_client();
     idle.received_bytes = 0; /* only idle_s applies to a client that has read its reply */
     client_send(&idle, REQUEST);
     client_expect(&idle, "\r\n\r\nyes");
     ck_assert_int_eq(client_close(&idle), 0);
-    assert_nothing_pending();
 }
 
 /*
@@ -330,8 +319,7 @@ TEST(a_client_that_neither_sends_its_body_nor_reads_the_408_is_disconnected)
                  "GET /much HTTP/1.1\r\nHost: a\r\n\r\n" POST "Content-Length: 5\r\n\r\n");
     ck_assert_int_eq(weft_await(client.fiber), 0);
     ck_assert_int_eq(read, -ETIMEDOUT);
-    weft_close(client.fd);
-    assert_nothing_pending();
+    drop_client();
 }
 
 #ifdef WEFT_HAS_TLS
@@ -349,7 +337,6 @@ TEST(a_client_that_does_not_finish_its_handshake_in_time_is_closed)
         client_receive_all(&client);
         ck_assert_lacks(client.received, "yes");
         ck_assert_int_lt(client_close(&client), 0);
-        assert_nothing_pending();
     }
     weft_tls_free(tls);
     free(cert);
@@ -366,7 +353,6 @@ TEST(infinite_limits_disable_all_checks)
     let_run();
     client_send(&client, "c");
     client_expect(&client, "3 bytes");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(invalid_limits_are_einval)

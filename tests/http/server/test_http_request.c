@@ -5,6 +5,8 @@
 #include "http/http_support.h"
 #include "support/suite.h"
 
+FIXTURE(NULL, end_test)
+
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 
@@ -15,7 +17,6 @@ static const char *text_or_dash(const char *text)
 
 static int reply_fields(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     int error = 0;
     const char *a = text_or_dash(weft_http_form(r, "a", &error));
     const char *b = text_or_dash(weft_http_form(r, "b", NULL));
@@ -41,7 +42,6 @@ TEST(forms_queries_and_cookies_are_decoded)
 
 static int set_cookies(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const weft_http_cookie_options o = {.path = "/", .is_http_only = true, .same_site = "Lax"};
     ck_assert_int_eq(weft_http_set_cookie(r, "a", "1", &o), 0);
     ck_assert_int_eq(weft_http_set_cookie(r, "b", "2", NULL), 0);
@@ -57,7 +57,6 @@ TEST(each_cookie_has_its_own_header)
 
 static int reply_origin(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     return weft_http_reply_text(r, 200, "%s %s %s", weft_http_scheme(r), weft_http_host(r),
                                 weft_http_peer(r));
 }
@@ -166,7 +165,6 @@ TEST(an_upgraded_stream_includes_input_that_already_arrived)
     expect_status(101);
     ck_assert_has(client.received, "\r\nUpgrade: echo\r\n");
     ck_assert_str_eq(body_of(client.received), "<one>\n<GET / HTTP/1.1>\n<three>\n");
-    ck_assert_int_eq(client_close(&client), 0);
 }
 
 TEST(an_upgrade_that_the_client_did_not_request_is_einval)
@@ -212,5 +210,4 @@ TEST(events_are_sent_without_buffering_until_the_client_closes)
     ck_assert_uint_eq(count_in(client.received, "data: again"), 1);
     client_close(&client);
     ck_assert_int_lt(rc, 0);
-    assert_nothing_pending();
 }

@@ -36,7 +36,6 @@ static int send_self(weft_http_request *r)
 
 static int handle_path(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     const char *path = weft_http_path(r);
     char *body;
     if (strcmp(path, "/wait") == 0) {
@@ -59,15 +58,33 @@ static int handle_path(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "[%s]", path);
 }
 
+static weft_tls *server_tls; /* of a TLS server */
+
+static void hang_up(test_client *of)
+{
+    if (of->fd > 0)
+        weft_close(of->fd);
+    of->fd = 0;
+}
+
+/* Close all clients and the server if they are open. */
+static void close_server(void)
+{
+    hang_up(&a);
+    hang_up(&b);
+    hang_up(&c);
+    if (s.fiber != 0)
+        ck_assert_int_eq(server_close(&s), -ECANCELED);
+    weft_tls_free(server_tls);
+    server_tls = NULL;
+    assert_nothing_pending();
+}
+
+FIXTURE(NULL, close_server)
+
 static void open_server(const weft_http_options *options)
 {
     server_open(&s, handle_path, NULL, options);
-}
-
-static void close_server(void)
-{
-    ck_assert_int_eq(server_close(&s), -ECANCELED);
-    assert_nothing_pending();
 }
 
 /* Connect from address 127.0.0.1 + offset, with a receive buffer of room bytes unless 0. */
@@ -102,7 +119,7 @@ static void expect_end(test_client *of)
     size_t before = of->received_bytes;
     ck_assert_int_eq(client_receive_some(of), 0);
     ck_assert_uint_eq(of->received_bytes, before);
-    weft_close(of->fd);
+    hang_up(of);
 }
 
 /* Read and discard until the end. Return the number of bytes. */
@@ -112,7 +129,7 @@ static size_t receive_count(test_client *of)
     ssize_t n;
     while ((n = weft_read(of->fd, of->received, sizeof of->received)) > 0)
         total += (size_t)n;
-    weft_close(of->fd);
+    hang_up(of);
     return total;
 }
 
@@ -124,7 +141,7 @@ static void connect_until_accepted(void)
         (void)weft_send(c.fd, GET, sizeof GET - 1, MSG_NOSIGNAL);
         while (strstr(c.received, "\r\n\r\n") == NULL && client_receive_some(&c) > 0)
             ;
-        weft_close(c.fd);
+        hang_up(&c);
         if (strncmp(c.received, "HTTP/1.1 200", 12) == 0)
             return;
     }
@@ -141,22 +158,21 @@ static void assert_third_refused(const weft_http_options *options, int status)
     server_connect(&s, &c);
     ck_assert_int_eq(status_of(client_receive_all(&c)), status);
     ck_assert_has(c.received, "Connection: close", "\r\nDate: ");
-    weft_close(c.fd);
+    hang_up(&c);
     get_root(&b);
     if (status == 429) { /* another address of this machine is another peer */
         connect_with(&c, 1, 0);
         get_root(&c);
-        weft_close(c.fd);
+        hang_up(&c);
     }
-    weft_close(a.fd);
+    hang_up(&a);
     connect_until_accepted();
-    weft_close(b.fd);
-    close_server();
 }
 
 TEST(connections_beyond_the_limit_get_503_and_beyond_the_limit_of_a_peer_429)
 {
     assert_third_refused(&(weft_http_options){.limits = {.connections_max = 2}}, 503);
+    close_server();
     assert_third_refused(&(weft_http_options){.limits = {.connections_per_peer_max = 2}}, 429);
 }
 
@@ -178,21 +194,21 @@ TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress
     ck_assert_str_eq(body_of(c.received), "waited");
     ck_assert_has(c.received, "\r\nConnection: close\r\n");
     ck_assert_trail("rwg"); /* no handler ran for the pipelined requests */
-    weft_close(c.fd);
+    hang_up(&c);
     (void)weft_await(s.fiber);
     ck_assert_int_eq(s.result, -ECANCELED);
     close(s.listener);
-    assert_nothing_pending();
+    s.fiber = 0;
 }
 
 #ifdef WEFT_HAS_TLS
-/* Open a TLS server. The caller frees options->tls. */
+/* Open a TLS server. */
 static void open_tls_server(weft_http_options *options)
 {
     make_local_cert();
-    options->tls = weft_tls_server_new(
+    options->tls = server_tls = weft_tls_server_new(
         &(weft_tls_options){.identity = {.cert_pem = local_cert, .key_pem = local_key}});
-    ck_assert_ptr_nonnull(options->tls);
+    ck_assert_ptr_nonnull(server_tls);
     open_server(options);
 }
 
@@ -206,15 +222,12 @@ TEST(a_draining_server_does_not_wait_for_handshakes)
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     expect_end(&a);
     expect_end(&b);
-    weft_tls_free(o.tls);
-    assert_nothing_pending();
 }
 
 static char logged[256];
 
 static void log_record(const weft_http_record *record, void *ctx)
 {
-    (void)ctx;
     snprintf(logged, sizeof logged, "%s %s %d %s", record->method, record->target, record->status,
              record->reason);
 }
@@ -225,7 +238,7 @@ static void assert_refused_without_tls(const char *request, const char *line)
     ck_assert_int_eq(status_of(client_receive_all(&a)), 400);
     ck_assert_has(a.received, "\r\nContent-Type: text/plain; charset=utf-8\r\n",
                   "\r\nConnection: close\r\n", "https://");
-    weft_close(a.fd);
+    hang_up(&a);
     ck_assert_str_eq(logged, line);
 }
 
@@ -238,8 +251,6 @@ TEST(plain_http_on_a_tls_port_is_400)
               "PURGE /a HTTP/1.0\r\n\r\n -> PURGE /a 400 plain HTTP on a TLS port",
               "foo /a HTTP/1.1\r\n -> foo /a 400 plain HTTP on a TLS port");
     ck_assert_trail(""); /* no handler ran */
-    close_server();
-    weft_tls_free(o.tls);
 }
 
 /* Perform a handshake and one request from 127.0.0.1 + offset. Return 0, or an error. */
@@ -268,8 +279,6 @@ TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
     for (int i = 0; i < 3; i++) /* the rate allows the next handshake after hours */
         ck_assert_int_lt(request_over_tls(0), 0);
     ck_assert_int_eq(request_over_tls(1), 0);
-    close_server();
-    weft_tls_free(o.tls);
 }
 
 TEST(handshakes_beyond_the_burst_of_a_peer_wait)
@@ -278,8 +287,6 @@ TEST(handshakes_beyond_the_burst_of_a_peer_wait)
     open_tls_server(&o);
     for (int i = 0; i < 22; i++) /* the last 2 exceed the burst and wait */
         ck_assert_int_eq(request_over_tls(0), 0);
-    close_server();
-    weft_tls_free(o.tls);
 }
 #endif
 
@@ -292,10 +299,6 @@ TEST(requests_that_exceed_the_drain_time_are_cancelled)
     let_run();
     ck_assert_int_eq(server_close(&s), -ECANCELED);
     ck_assert_uint_eq(count_in(trail, "c"), 1);
-    weft_close(a.fd);
-    weft_close(b.fd);
-    weft_close(c.fd);
-    assert_nothing_pending();
 }
 
 static weft_value serve_at_path(void *arg)
@@ -371,7 +374,6 @@ static int reply_body_length(weft_http_request *r, void *ctx)
     const void *piece;
     char *body;
     ssize_t n, bytes = 0;
-    (void)ctx;
     if (strcmp(weft_http_path(r), "/pieces") != 0)
         n = bytes = weft_http_read_all(r, &body);
     else
@@ -397,22 +399,20 @@ TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
     do { /* until the body of the first request has arrived */
         post(&b, "/", 50000, 50000);
         client_expect(&b, "\r\n\r\n");
-        weft_close(b.fd);
+        hang_up(&b);
     } while (status_of(b.received) == 200);
     ck_assert_int_eq(status_of(b.received), 503);
     ck_assert_has(b.received, "\r\nRetry-After: 1\r\n");
     post(&b, "/pieces", 1 << 20, 1 << 20); /* needs little memory */
     client_expect(&b, "1048576 bytes");
-    weft_close(b.fd);
+    hang_up(&b);
     client_send_bytes(&a, large, 10000);
     client_expect(&a, "220000 bytes");
     for (int i = 0; i < 10; i++) { /* each request returns its memory */
         post(&b, "/", 200000, 200000);
         client_expect(&b, "200000 bytes");
-        weft_close(b.fd);
+        hang_up(&b);
     }
-    weft_close(a.fd);
-    close_server();
 }
 
 #define SLOW_READERS 16
@@ -423,7 +423,6 @@ static weft_event all_ended; /* set when all SLOW_READERS handlers have ended */
 /* Reply with 256 KiB for /part, with LARGE bytes for other paths. */
 static int reply_large(weft_http_request *r, void *ctx)
 {
-    (void)ctx;
     bool is_slow = strcmp(weft_http_path(r), "/slow") == 0;
     size_t bytes = strcmp(weft_http_path(r), "/part") == 0 ? 256 << 10 : LARGE;
     ssize_t n = weft_http_begin(r, 200, (int64_t)bytes);
@@ -460,7 +459,6 @@ TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
     ck_assert_uint_le(accepted, (1 << 20) + SLOW_READERS * (96 << 10));
     for (size_t i = 0; i < SLOW_READERS; i++)
         weft_close(slow[i].fd);
-    close_server();
 }
 
 /* Such a peer gets 16 KiB in 20 ms, so its reply is short. */
@@ -470,7 +468,6 @@ TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
     server_open(&s, reply_large, NULL, &o);
     connect_and_send(&a, "GET /part HTTP/1.1\r\n" HOST CLOSE);
     ck_assert_uint_gt(receive_count(&a), 256 << 10);
-    close_server();
 }
 
 TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
@@ -482,10 +479,9 @@ TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
         request_large_slowly(&a);
         client_expect(&a, "HTTP/1.1 200");
         ck_assert_int_gt(weft_recv(a.fd, a.received, 1, MSG_PEEK), 0);
-        weft_close(a.fd); /* with unread data, so that the kernel sends a reset */
+        hang_up(&a); /* with unread data, so that the kernel sends a reset */
     }
     ck_assert_int_eq(weft_event_wait(&all_ended), 0);
-    close_server();
 }
 
 TEST(a_reset_at_any_stage_does_not_affect_other_clients)
@@ -513,10 +509,10 @@ TEST(a_reset_at_any_stage_does_not_affect_other_clients)
         if (i % 2 == 0)
             let_run();
         ck_assert_int_eq(setsockopt(a.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
-        weft_close(a.fd);
+        hang_up(&a);
         get_root(&b);
     }
-    weft_close(b.fd);
+    hang_up(&b);
     ck_assert_int_eq(weft_event_set(&release_handlers), 0);
     close_server();
     ck_assert_uint_eq(count_descriptors(), open);
@@ -530,7 +526,6 @@ static void assert_status_while_sending(const char *head, int status)
         ;
     ck_assert_int_eq(status_of(client_receive_all(&a)), status);
     ck_assert_has(a.received, "Connection: close");
-    weft_close(a.fd);
 }
 
 TEST(a_reply_arrives_while_the_client_keeps_sending)
@@ -547,7 +542,6 @@ TEST(a_reply_arrives_while_the_client_keeps_sending)
         "POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nx\r\n", 400);
     assert_status_while_sending("GET / HTTP/1.1\r\n" HOST CLOSE, 200);
     assert_status_while_sending("GET / HTTP/1.1\r\n" HOST "Bad\r\n\r\n", 400);
-    close_server();
 }
 
 /* The connection ends with a FIN, not with a reset that could discard the reply. */
@@ -560,7 +554,6 @@ TEST(input_after_the_last_request_is_discarded_before_the_close)
     client_send_bytes(&a, large, 1 << 20);
     client_expect(&a, "[/]");
     expect_end(&a);
-    close_server();
 }
 
 TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
@@ -572,8 +565,6 @@ TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
     while (!has_timed_out)
         get_root(&b);
     ck_assert_uint_lt(receive_count(&a), LARGE);
-    weft_close(b.fd);
-    close_server();
 }
 
 TEST(a_file_is_sent_unchanged)
@@ -592,8 +583,6 @@ TEST(a_file_is_sent_unchanged)
     } while (client_receive_some(&a) > 0);
     ck_assert_int_eq(read(fd, large, 1), 0);
     close(fd);
-    weft_close(a.fd);
-    close_server();
 }
 
 static int send_ticks(weft_http_request *r, void *ctx)
@@ -617,5 +606,4 @@ TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
     ck_assert_int_eq(error, -ESHUTDOWN);
     const char *received = client_receive_all(&c);
     ck_assert_str_eq(received + strlen(received) - strlen(end), end);
-    weft_close(c.fd);
 }
