@@ -29,8 +29,7 @@ static weft_value run_loop(void *arg)
 
 static weft_fiber spin_loop(loop *l)
 {
-    weft_fiber f = weft_spin(run_loop, l);
-    let_run();
+    weft_fiber f = spin_waiting(run_loop, l);
     return f;
 }
 

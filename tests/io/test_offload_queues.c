@@ -17,10 +17,7 @@ static weft_value meet_at_barrier(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value offload_meeting(void *arg)
-{
-    return weft_offload(meet_at_barrier, arg);
-}
+FIBER(offload_meeting, weft_offload(meet_at_barrier, arg))
 
 /* P58 */
 TEST(forty_calls_use_all_workers_of_a_limit_of_forty)
@@ -50,10 +47,7 @@ static weft_value count_concurrent(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value offload_counted(void *arg)
-{
-    return weft_offload(count_concurrent, arg);
-}
+FIBER(offload_counted, weft_offload(count_concurrent, arg))
 
 TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
 {
@@ -142,14 +136,10 @@ static int blocking_pipe[2];
 static weft_value read_byte_blocking(void *arg)
 {
     char byte;
-    (void)arg;
     return read(blocking_pipe[0], &byte, 1);
 }
 
-static weft_value offload_read(void *arg)
-{
-    return weft_offload(read_byte_blocking, arg);
-}
+FIBER(offload_read, weft_offload(read_byte_blocking, arg))
 
 #define CALLS (WEFT__USER_WORKERS_DEFAULT + 10)
 
@@ -188,7 +178,6 @@ static char fifo[64];
 
 static weft_value open_fifo(void *arg)
 {
-    (void)arg;
     /* with O_CREAT, a running open cannot be cancelled */
     int fd = weft_open(fifo, O_RDONLY | O_CREAT, 0600);
     return fd < 0 ? fd : weft_close(fd);

@@ -276,8 +276,7 @@ TEST_LOOP(an_interrupted_wait_leaves_or_ends_the_process_as_its_options_say, 2)
     const weft_process_options options = {.on_cancel = _i == 0 ? 0 : WEFT_ON_CANCEL_END};
     weft_process p = spawn_cat(options);
     weft_fiber f = spin_process_waiter(&p);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(has_no_children(), _i);
     weft_close(p.in);
     p.in = -1;
@@ -339,8 +338,7 @@ TEST(a_cancelled_wait_kills_a_process_that_survives_the_grace_time)
                                                   .on_cancel = WEFT_ON_CANCEL_END});
     expect_line(p.out, "ready\n");
     weft_fiber f = spin_process_waiter(&p);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert(has_no_children());
     ck_assert_int_eq(weft_process_close(&p), SIGKILL);
 }

@@ -272,12 +272,10 @@ FIBER(call_system, weft_system(arg))
 
 TEST(a_cancelled_system_ends_the_command)
 {
-    weft_fiber f = weft_spin(call_system, "exec sleep 1000");
-    let_run();
+    weft_fiber f = spin_waiting(call_system, "exec sleep 1000");
     weft_fiber runs = weft_spin(mark_and_return, "runs");
     ck_assert_int_eq(weft_await(runs), 0);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert(has_no_children());
 }
 

@@ -82,8 +82,7 @@ TEST(a_child_can_be_waited_for_again_after_an_interrupted_wait)
     ck_assert_int_eq(weft_schedule(f, 42), -EBUSY); /* has no effect */
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     f = spin_waitpid(pid);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
@@ -137,8 +136,7 @@ TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
 {
     int go;
     pid_t pid = start_shell_held("read x", &go);
-    weft_fiber f = weft_spin(wait_for_stop, as_arg(pid));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_stop, as_arg(pid));
     usleep(50000); /* blocks the thread, so the timer of the wait is due but not processed */
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
@@ -314,8 +312,7 @@ static int use_processes(void)
         return 3;
     if (weft_spawn_process(&p, ARGV("cat"), &o) != 0)
         return 4;
-    weft_fiber f = weft_spin(wait_for_process, &p);
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_process, &p);
     if (weft_schedule(f, 1) != -EBUSY || weft_cancel(f) != 0 || weft_await(f) != -ECANCELED)
         return 5;
     if (weft_process_wait(&p) != SIGTERM || weft_process_close(&p) != SIGTERM)
@@ -328,8 +325,7 @@ static int use_waitpid(void)
 {
     int status, go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_pid, as_arg(pid));
     if (weft_interrupt(f, -EINTR) != 0 || weft_await(f) != -EINTR)
         return 11;
     f = weft_spin(wait_for_pid, as_arg(pid));
@@ -385,8 +381,7 @@ static int use_without_descriptors(void)
         return 21;
     if (weft_spawn_process(&p, ARGV("cat"), &o) != -EMFILE)
         return 22;
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(held_pid));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_pid, as_arg(held_pid));
     if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED || weft_system("exit 4") != 4 << 8)
         return 23;
     kill(held_pid, SIGKILL);

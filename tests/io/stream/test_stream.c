@@ -530,10 +530,7 @@ static weft_value put_and_flush(void *arg)
     return as_value(weft_stream_flush(arg));
 }
 
-static weft_value close_stream(void *arg)
-{
-    return as_value(weft_stream_close(arg));
-}
+FIBER(close_stream, as_value(weft_stream_close(arg)))
 
 /* P65: another file may have the number by then */
 TEST(no_underlying_call_follows_the_close)
@@ -551,10 +548,7 @@ TEST(no_underlying_call_follows_the_close)
     ck_assert_uint_eq(l.calls, 2);
 }
 
-static weft_value put_hello(void *arg)
-{
-    return weft_stream_puts(arg, "hello\n");
-}
+FIBER(put_hello, weft_stream_puts(arg, "hello\n"))
 
 TEST(a_read_does_not_flush_output_of_another_fiber)
 {

@@ -19,9 +19,7 @@ static void close_stream_pair(weft_stream s[2])
 {
     ck_assert_int_eq(weft_stream_close(&s[0]), 0);
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(ops_pending(), 0);
 }
 
 static void send_text(weft_stream *s, const char *text)
@@ -106,8 +104,7 @@ TEST(a_read_cancelled_at_any_byte_leaves_the_bytes_to_the_next_read)
         ck_assert_int_eq(weft_stream_flush(&s[0]), 0);
         let_run();
         ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-        weft_cancel(f);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
         ck_assert_int_eq(weft_stream_write(&s[0], text + cut, sizeof text - cut),
                          (ssize_t)(sizeof text - cut));
         ck_assert_int_eq(weft_stream_flush(&s[0]), 0);
@@ -314,11 +311,8 @@ static weft_value fill_fd(void *arg)
 static void fill_connection(int fd)
 {
     for (size_t bytes = 4096; bytes > 0; bytes /= 4096) {
-        weft_fiber f = weft_spin(fill_fd, &(filler){fd, bytes});
-        let_run();
-        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-        weft_cancel(f);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        weft_fiber f = spin_waiting(fill_fd, &(filler){fd, bytes});
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     }
 }
 
@@ -334,8 +328,7 @@ TEST(one_fiber_may_read_while_another_writes_but_two_may_not_read)
     char data[8];
     const void *in_place;
     open_stream_pair(s);
-    weft_fiber reader = weft_spin(read_a_line, &s[0]);
-    let_run();
+    weft_fiber reader = spin_waiting(read_a_line, &s[0]);
     ck_assert_int_eq(weft_stream_gets(&s[0], data, 8), -EBUSY);
     ck_assert_error(-EBUSY, "weft_stream: another fiber is reading from this stream");
     ck_assert_int_eq(weft_stream_read(&s[0], data, 8), -EBUSY);
@@ -348,13 +341,10 @@ TEST(one_fiber_may_read_while_another_writes_but_two_may_not_read)
     ck_assert_int_eq(weft_await(reader), 1);
 
     fill_connection(pair_fd[0]);
-    weft_fiber writer = weft_spin(put_and_flush, &s[0]);
-    let_run();
-    ck_assert_int_eq(weft_state_of(writer), WEFT_WAITING);
+    weft_fiber writer = spin_waiting(put_and_flush, &s[0]);
     send_text(&s[1], "still\n");
     ck_assert_gets(&s[0], "still\n");
-    weft_cancel(writer);
-    ck_assert_int_eq(weft_await(writer), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(writer), -ECANCELED);
     WEFT_MOVE_ON_AFTER(0) {
         /* the buffered output is lost: the error reports it */
         ck_assert_int_eq(weft_stream_close(&s[0]), -ECANCELED);
@@ -367,8 +357,7 @@ TEST(closing_a_stream_wakes_its_waiters)
 {
     weft_stream s[2];
     open_stream_pair(s);
-    weft_fiber reader = weft_spin(read_a_line, &s[0]);
-    let_run();
+    weft_fiber reader = spin_waiting(read_a_line, &s[0]);
     ck_assert_int_eq(weft_stream_puts(&s[0], "still sent"), 10);
     ck_assert_int_eq(weft_stream_close(&s[0]), 0);
     memset(&s[0], 0xff, sizeof s[0]); /* the caller owns the memory again */
@@ -379,8 +368,7 @@ TEST(closing_a_stream_wakes_its_waiters)
     open_stream_pair(s);
     fill_connection(pair_fd[0]);
     reader = weft_spin(read_a_line, &s[0]);
-    weft_fiber writer = weft_spin(put_and_flush, &s[0]);
-    let_run();
+    weft_fiber writer = spin_waiting(put_and_flush, &s[0]);
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_stream_close(&s[0]), -EBADF);
     }
@@ -390,10 +378,7 @@ TEST(closing_a_stream_wakes_its_waiters)
     ck_assert_int_eq(weft_stream_close(&s[1]), 0);
 }
 
-static weft_value close_stream(void *arg)
-{
-    return as_value(weft_stream_close(arg));
-}
+FIBER(close_stream, as_value(weft_stream_close(arg)))
 
 TEST(calls_on_a_closing_stream_fail)
 {
@@ -402,9 +387,7 @@ TEST(calls_on_a_closing_stream_fail)
     open_stream_pair(s);
     fill_connection(pair_fd[0]);
     ck_assert_int_eq(weft_stream_puts(&s[0], "x"), 1);
-    weft_fiber closer = weft_spin(close_stream, &s[0]);
-    let_run();
-    ck_assert_int_eq(weft_state_of(closer), WEFT_WAITING);
+    weft_fiber closer = spin_waiting(close_stream, &s[0]);
     ck_assert_int_eq(weft_stream_puts(&s[0], "x"), -EBADF);
     ck_assert_int_eq(weft_stream_read(&s[0], data, 8), -EBADF);
     ck_assert_int_eq(weft_stream_close(&s[0]), -EBADF);

@@ -40,8 +40,7 @@ TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
     char received[8] = "";
     open_connection(&l);
     ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
-    weft_fiber waiter = weft_spin(wait_for_input, &l);
-    let_run();
+    weft_fiber waiter = spin_waiting(wait_for_input, &l);
     /* Another fiber has written this output, so the waiter does not flush it. */
     ck_assert_int_eq(weft_stream_flush(&l.near), 0);
     ck_assert_int_eq(weft_read(l.far, received, sizeof received), 5);
@@ -81,10 +80,8 @@ TEST(a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed)
 {
     connection l;
     open_connection(&l);
-    weft_fiber waiter = weft_spin(wait_for_input, &l);
-    let_run();
-    ck_assert_int_eq(weft_cancel(waiter), 0);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    weft_fiber waiter = spin_waiting(wait_for_input, &l);
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     waiter = weft_spin(wait_for_input, &l);
     let_run();
     ck_assert_int_eq(weft_stream_close(&l.near), 0);

@@ -52,30 +52,11 @@ static inline void fill_unit(void)
     unit[UNIT_BYTES - 1] = '\n';
 }
 
-static weft_value write_unit(void *arg)
-{
-    return weft_stream_write(arg, unit, UNIT_BYTES);
-}
-
-static weft_value print_unit(void *arg)
-{
-    return weft_stream_printf(arg, "%s", unit);
-}
-
-static weft_value print_b(void *arg)
-{
-    return weft_stream_printf(arg, "B%s\n", "b");
-}
-
-static weft_value put_c(void *arg)
-{
-    return weft_stream_puts(arg, "Cc\n");
-}
-
-static weft_value flush_stream(void *arg)
-{
-    return weft_stream_flush(arg);
-}
+FIBER(write_unit, weft_stream_write(arg, unit, UNIT_BYTES))
+FIBER(print_unit, weft_stream_printf(arg, "%s", unit))
+FIBER(print_b, weft_stream_printf(arg, "B%s\n", "b"))
+FIBER(put_c, weft_stream_puts(arg, "Cc\n"))
+FIBER(flush_stream, weft_stream_flush(arg))
 
 /* Assert that the peer reads count bytes, 'A' or a newline at the end. */
 static void expect_unit(weft_stream *far, size_t count)
@@ -208,8 +189,7 @@ static void check_cancel_in_queue(writers_link *l)
     weft_fiber b = spin_waiting(print_b, &l->near), c = spin_waiting(put_c, &l->near);
     weft_fiber d = weft_spin(print_d_in_time, &l->near), b2 = spin_waiting(print_b, &l->near);
     weft_fiber interrupted = spin_waiting(flush_stream, &l->near);
-    weft_cancel(b);
-    ck_assert_int_eq(weft_await(b), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(b), -ECANCELED);
     ck_assert_int_eq(weft_await(d), -ETIMEDOUT);
     ck_assert_int_eq(weft_interrupt(interrupted, -EINTR), 0);
     ck_assert_int_eq(weft_await(interrupted), -EINTR);
@@ -263,8 +243,7 @@ static void check_cancelled_write_fails_the_queue(writers_link *l)
     weft_fiber a = spin_waiting(write_part, &part);
     weft_fiber b = spin_waiting(print_b, &l->near), c = spin_waiting(put_c, &l->near);
     weft_fiber f = spin_waiting(flush_reporting, &l->near);
-    weft_cancel(a);
-    ck_assert_int_eq(weft_await(a), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(a), -ECANCELED);
     ck_assert(part.taken > 0 && part.taken < (ssize_t)UNIT_BYTES);
     ck_assert_int_eq(weft_await(b), -EIO);
     ck_assert_int_eq(weft_await(c), -EIO);
