@@ -352,11 +352,7 @@ TEST(any_thread_can_offload_a_call_without_waiting)
     sem_init(&happened, 0, 0);
     for (int i = 0; i < 50; i++)
         ck_assert_int_eq(weft_offload_go(post_arg, &happened), 0);
-    pthread_t thread;
-    void *rc;
-    ck_assert_int_eq(pthread_create(&thread, NULL, offload_from_thread, &happened), 0);
-    pthread_join(thread, &rc);
-    ck_assert_ptr_null(rc);
+    ck_assert_ptr_null(join_thread(start_thread(offload_from_thread, &happened)));
     for (int i = 0; i < 51; i++)
         wait_sem(&happened);
     ck_assert_int_eq(weft_offload_go(NULL, NULL), -EINVAL);
@@ -396,7 +392,7 @@ TEST(the_first_error_of_a_detached_call_is_reported)
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
 }
 
-static int return_during_a_call(void)
+TEST_PROGRAM(a_program_can_end_during_a_call, 7, "")
 {
     static gated_call g;
     gated_call_init(&g, 0);
@@ -406,18 +402,13 @@ static int return_during_a_call(void)
     return 7;
 }
 
-TEST(a_program_can_end_during_a_call)
-{
-    assert_silent(run_apart(return_during_a_call), 7);
-}
-
 /* A worker that looks for its next call counts as available. */
 TEST(consecutive_calls_use_one_worker)
 {
     for (weft_value i = 0; i < 5000; i++)
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
-    weft_offload_counters counters;
-    ck_assert_int_eq(weft_offload_stats(&counters), 0);
-    ck_assert_uint_eq(counters.user.threads, 1);
-    ck_assert_uint_eq(counters.user.done, 5000);
+    weft_offload_counters now;
+    ck_assert_int_eq(weft_offload_stats(&now), 0);
+    ck_assert_uint_eq(now.user.threads, 1);
+    ck_assert_uint_eq(now.user.done, 5000);
 }
