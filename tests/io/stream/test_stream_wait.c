@@ -41,8 +41,13 @@ static weft_value wait_for_input(void *arg)
 TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
 {
     char received[8] = "";
+    const void *data;
+    ck_assert_int_eq(weft_write_all(l.far, "x", 1), 1);
+    ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 1);
+    ck_assert_int_eq(weft_stream_skip(&l.near, 1), 0);
     ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
     weft_fiber waiter = spin_waiting(wait_for_input, &l);
+    ck_assert_ptr_null(weft__stream_of(&l.near)->in.data);
     /* Another fiber has written this output, so the waiter does not flush it. */
     ck_assert_int_eq(weft_stream_flush(&l.near), 0);
     ck_assert_int_eq(weft_read(l.far, received, sizeof received), 5);
