@@ -71,13 +71,13 @@ static inline void create_folder(void)
     create_text_file("other/index.html", "the other\n");
 }
 
-/* A running server. */
-typedef struct serve_process {
+/* The server of the test. */
+static struct {
     weft_process process;
     weft_stream out, err;
     char origin[128]; /* "http://127.0.0.1:8080" */
     int port;
-} serve_process;
+} server;
 
 static inline char *command_path(void)
 {
@@ -100,44 +100,65 @@ static inline void expect_line_with(weft_stream *from, const char *text)
  * always a log, because the log wakes the main thread every second. Without it TSan may never run
  * a signal handler.
  */
-static inline void start_serving(serve_process *s, char *const args[])
+static inline void start_serving(char *const args[])
 {
     char *argv[20] = {command_path(), "serve", "--listen=127.0.0.1:0", "--access-log=/dev/null"};
     char line[512];
-    int n = 4;
-    bool logs_to_out = false;
+    weft_stream *from = &server.out;
     for (int i = 0; args[i] != NULL; i++) {
-        logs_to_out |= strcmp(args[i], "--access-log=-") == 0;
-        argv[n++] = args[i];
+        if (strcmp(args[i], "--access-log=-") == 0)
+            from = &server.err;
+        argv[4 + i] = args[i];
     }
-    s->process =
+    server.process =
         spawn(argv, (weft_process_options){.out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE});
-    ck_assert_int_eq(weft_stream_open(&s->out, s->process.out), 0);
-    ck_assert_int_eq(weft_stream_open(&s->err, s->process.err), 0);
-    s->process.out = s->process.err = -1;
-    do {
-        ck_assert_int_gt(weft_stream_gets(logs_to_out ? &s->err : &s->out, line, sizeof line), 0);
-    } while (strstr(line, "://") == NULL);
-    ck_assert_int_eq(sscanf(line, "%127[^ ]", s->origin), 1);
-    s->origin[strlen(s->origin) - 1] = '\0';
-    s->port = atoi(strrchr(s->origin, ':') + 1);
+    ck_assert_int_eq(weft_stream_open(&server.out, server.process.out), 0);
+    ck_assert_int_eq(weft_stream_open(&server.err, server.process.err), 0);
+    server.process.out = server.process.err = -1;
+    do
+        ck_assert_int_gt(weft_stream_gets(from, line, sizeof line), 0);
+    while (strstr(line, "://") == NULL);
+    ck_assert_int_eq(sscanf(line, "%127[^ ]", server.origin), 1);
+    server.origin[strlen(server.origin) - 1] = '\0';
+    server.port = atoi(strrchr(server.origin, ':') + 1);
 }
 
-/* Release a server that has ended, and remove the folder. */
-static inline void release_serving(serve_process *s)
+/* Serve the directory site. */
+#define SERVE_SITE(...) start_serving(ARGV(__VA_ARGS__, folder_path("site")))
+
+static inline void signal_server(int number)
 {
-    weft_stream_close(&s->out); /* -EBADF if the test has closed it */
-    weft_stream_close(&s->err);
-    weft_process_close(&s->process);
-    remove_folder();
+    ck_assert_int_eq(weft_process_kill(&server.process, number), 0);
+}
+
+/* Wait for the end of the server. Return its status. */
+static inline int await_server(void)
+{
+    int status = weft_process_wait(&server.process);
+    weft_stream_close(&server.out); /* -EBADF if the test has closed it */
+    weft_stream_close(&server.err);
+    weft_process_close(&server.process);
+    return status;
 }
 
 /* Stop the server with SIGTERM. Assert the status 0. */
-static inline void stop_serving(serve_process *s)
+static inline void stop_serving(void)
 {
-    ck_assert_int_eq(weft_process_kill(&s->process, SIGTERM), 0);
-    ck_assert_int_eq(weft_process_wait(&s->process), 0);
-    release_serving(s);
+    signal_server(SIGTERM);
+    ck_assert_int_eq(await_server(), 0);
+}
+
+/* The end of a test. */
+static inline void end_serving(void)
+{
+    if (server.process.pid != 0)
+        stop_serving();
+    remove_folder();
+}
+
+static inline int dial_server(void)
+{
+    return weft_dial("tcp", strstr(server.origin, "://") + 3);
 }
 
 /* Return the output of curl, or "" if it fails. The next call overwrites the output. */
@@ -155,13 +176,17 @@ static inline const char *curl(char *const args[])
 }
 
 /* Return a URL of the server. The last 2 results are valid. */
-static inline char *url_of(const serve_process *s, const char *path)
+static inline char *url_of(const char *path)
 {
     static char urls[2][256];
     static int next;
     char *url = urls[next++ % 2];
-    snprintf(url, sizeof urls[0], "%s%s", s->origin, path);
+    snprintf(url, sizeof urls[0], "%s%s", server.origin, path);
     return url;
 }
+
+/* Assert the first page of the server, with options of curl. */
+#define ck_assert_page(text, ...) \
+    ck_assert_str_eq(curl(ARGV("-s", ##__VA_ARGS__, url_of("/"))), text)
 
 #endif

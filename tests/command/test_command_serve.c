@@ -1,147 +1,121 @@
 /* The command `weft serve`: its command line, TLS, signals and log, with curl as the client. */
 #include "command/serve_support.h"
+#include "support/cases.h"
 #include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+FIXTURE(create_folder, end_serving)
+
 TEST(a_folder_is_served_and_its_url_is_printed)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV(folder_path("site")));
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    ck_assert_str_eq(curl(ARGV("-o", "/dev/null", "-w", "%{http_code}", url_of(&s, "/none"))),
-                     "404");
-    stop_serving(&s);
+    start_serving(ARGV(folder_path("site")));
+    ck_assert_page("the site\n");
+    ck_assert_str_eq(curl(ARGV("-o", "/dev/null", "-w", "%{http_code}", url_of("/none"))), "404");
 }
 
 TEST(options_and_405_list_the_allowed_methods)
 {
     static const char *const paths[] = {"/", "/none"};
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV(folder_path("site")));
+    start_serving(ARGV(folder_path("site")));
     for (size_t i = 0; i < COUNT_OF(paths); i++) {
-        const char *head = curl(ARGV("-i", "-X", "OPTIONS", url_of(&s, paths[i])));
-        ck_assert_ptr_nonnull(strstr(head, "HTTP/1.1 204 "));
-        ck_assert_ptr_nonnull(strstr(head, "\r\nAllow: GET, HEAD, OPTIONS\r\n"));
+        const char *head = curl(ARGV("-i", "-X", "OPTIONS", url_of(paths[i])));
+        ck_assert_has(head, "HTTP/1.1 204 ", "\r\nAllow: GET, HEAD, OPTIONS\r\n");
     }
-    const char *head = curl(ARGV("-i", "-d", "x", url_of(&s, "/")));
-    ck_assert_ptr_nonnull(strstr(head, "HTTP/1.1 405 "));
-    ck_assert_ptr_nonnull(strstr(head, "\r\nAllow: GET, HEAD, OPTIONS\r\n"));
-    stop_serving(&s);
+    const char *head = curl(ARGV("-i", "-d", "x", url_of("/")));
+    ck_assert_has(head, "HTTP/1.1 405 ", "\r\nAllow: GET, HEAD, OPTIONS\r\n");
 }
 
 /* The kernel distributes connections to all listeners. An unserved listener would hang some. */
 TEST(all_cords_listen_on_the_same_port_and_serve)
 {
-    serve_process s;
     char filter[64], command[128];
-    create_folder();
-    start_serving(&s, ARGV("--cords", "3", folder_path("site")));
-    snprintf(filter, sizeof filter, "sport = :%d", s.port);
+    SERVE_SITE("--cords", "3");
+    snprintf(filter, sizeof filter, "sport = :%d", server.port);
     snprintf(command, sizeof command, "test $(ss -Hltn '%s' | wc -l) = 3", filter);
     ck_assert_int_eq(weft_system(command), 0);
     for (int i = 0; i < 60; i++)
-        ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
+        ck_assert_page("the site\n");
 }
 
 TEST(a_self_signed_certificate_is_created_on_request)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--self-signed", folder_path("site")));
-    ck_assert_int_eq(strncmp(s.origin, "https://", 8), 0);
-    expect_line_with(&s.err, "self-signed");
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), ""); /* not trusted */
-    ck_assert_str_eq(curl(ARGV("-k", url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
+    SERVE_SITE("--self-signed");
+    ck_assert_int_eq(strncmp(server.origin, "https://", 8), 0);
+    expect_line_with(&server.err, "self-signed");
+    ck_assert_page(""); /* not trusted */
+    ck_assert_page("the site\n", "-k");
 }
 
 /* Request a host over TLS, with one trusted certificate. Return "" if it is not trusted. */
-static const char *request_host(const serve_process *s, const char *host, char *trusted)
+static const char *request_host(const char *host, char *trusted)
 {
     char resolve[128], url[128];
-    snprintf(resolve, sizeof resolve, "%s:%d:127.0.0.1", host, s->port);
-    snprintf(url, sizeof url, "https://%s:%d/", host, s->port);
+    snprintf(resolve, sizeof resolve, "%s:%d:127.0.0.1", host, server.port);
+    snprintf(url, sizeof url, "https://%s:%d/", host, server.port);
     return curl(ARGV("--cacert", trusted, "--resolve", resolve, url));
 }
 
 TEST(hosts_have_their_own_folders_and_certificates)
 {
-    serve_process s;
     char other[256], cert[600];
-    create_folder();
     create_certificate("one", "one.test");
     create_certificate("two", "two.test");
     snprintf(other, sizeof other, "two.test=%s", folder_path("other"));
     snprintf(cert, sizeof cert, "two.test=%s,%s", folder_path("two.pem"), folder_path("two.key"));
-    start_serving(&s,
-                  ARGV("--tls-cert", folder_path("one.pem"), "--tls-key", folder_path("one.key"),
-                       "--host", other, "--host-cert", cert, folder_path("site")));
-    ck_assert_str_eq(request_host(&s, "one.test", folder_path("one.pem")), "the site\n");
-    ck_assert_str_eq(request_host(&s, "two.test", folder_path("two.pem")), "the other\n");
-    ck_assert_str_eq(request_host(&s, "two.test", folder_path("one.pem")), "");
-    stop_serving(&s);
+    SERVE_SITE("--tls-cert", folder_path("one.pem"), "--tls-key", folder_path("one.key"), "--host",
+               other, "--host-cert", cert);
+    ck_assert_str_eq(request_host("one.test", folder_path("one.pem")), "the site\n");
+    ck_assert_str_eq(request_host("two.test", folder_path("two.pem")), "the other\n");
+    ck_assert_str_eq(request_host("two.test", folder_path("one.pem")), "");
 }
 
 TEST(the_certificate_of_a_host_is_preferred_to_the_self_signed_one)
 {
-    serve_process s;
     char cert[600];
-    create_folder();
     create_certificate("two", "two.test");
     snprintf(cert, sizeof cert, "two.test=%s,%s", folder_path("two.pem"), folder_path("two.key"));
-    start_serving(&s, ARGV("--self-signed", "--host-cert", cert, folder_path("site")));
-    ck_assert_str_eq(request_host(&s, "two.test", folder_path("two.pem")), "the site\n");
-    stop_serving(&s);
+    SERVE_SITE("--self-signed", "--host-cert", cert);
+    ck_assert_str_eq(request_host("two.test", folder_path("two.pem")), "the site\n");
 }
 
 TEST(the_host_header_selects_the_host)
 {
-    serve_process s;
     char other[256];
-    create_folder();
     snprintf(other, sizeof other, "two.test=%s", folder_path("other"));
-    start_serving(&s, ARGV("--host", other, folder_path("site")));
-    ck_assert_str_eq(curl(ARGV("-H", "Host: TWO.test:80", url_of(&s, "/"))), "the other\n");
-    ck_assert_str_eq(curl(ARGV("-H", "Host: three.test", url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
+    SERVE_SITE("--host", other);
+    ck_assert_page("the other\n", "-H", "Host: TWO.test:80");
+    ck_assert_page("the site\n", "-H", "Host: three.test");
 }
 
 TEST(after_sighup_new_connections_get_the_new_certificate)
 {
-    serve_process s;
-    create_folder();
     create_certificate("one", "one.test");
-    start_serving(&s, ARGV("--tls-cert", folder_path("one.pem"), "--tls-key",
-                           folder_path("one.key"), folder_path("site")));
+    SERVE_SITE("--tls-cert", folder_path("one.pem"), "--tls-key", folder_path("one.key"));
     ck_assert_int_eq(rename(folder_path("one.pem"), folder_path("old.pem")), 0);
     create_certificate("one", "one.test");
-    ck_assert_str_eq(request_host(&s, "one.test", folder_path("old.pem")), "the site\n");
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
-    expect_line_with(&s.err, "read again");
-    ck_assert_str_eq(request_host(&s, "one.test", folder_path("one.pem")), "the site\n");
-    ck_assert_str_eq(request_host(&s, "one.test", folder_path("old.pem")), "");
+    ck_assert_str_eq(request_host("one.test", folder_path("old.pem")), "the site\n");
+    signal_server(SIGHUP);
+    expect_line_with(&server.err, "read again");
+    ck_assert_str_eq(request_host("one.test", folder_path("one.pem")), "the site\n");
+    ck_assert_str_eq(request_host("one.test", folder_path("old.pem")), "");
     create_text_file("one.pem", "no certificate\n");
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
-    expect_line_with(&s.err, "the old certificates remain in use");
-    ck_assert_str_eq(curl(ARGV("-k", url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
+    signal_server(SIGHUP);
+    expect_line_with(&server.err, "the old certificates remain in use");
+    ck_assert_page("the site\n", "-k");
 }
 
 #define BIG_BYTES (32 << 20) /* more than all buffers of the connection hold */
 
 /* Begin a download and read only its first bytes. Return the descriptor. */
-static int begin_download(const serve_process *s)
+static int begin_download(void)
 {
     ck_assert_int_eq(close(open(folder_path("site/big"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)), 0);
     ck_assert_int_eq(truncate(folder_path("site/big"), BIG_BYTES), 0);
     static const char request[] = "GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
     char head[16];
-    int fd = weft_dial("tcp", s->origin + strlen("http://"));
+    int fd = dial_server();
     ck_assert_int_ge(fd, 0);
     ck_assert_int_gt(weft_write_all(fd, request, sizeof request - 1), 0);
     ck_assert_int_eq(weft_read_full(fd, head, sizeof head), sizeof head);
@@ -149,10 +123,10 @@ static int begin_download(const serve_process *s)
 }
 
 /* Wait until the server has closed its listeners. */
-static void wait_until_refused(const serve_process *s)
+static void wait_until_refused(void)
 {
     int fd;
-    while ((fd = weft_dial("tcp", s->origin + strlen("http://"))) >= 0) {
+    while ((fd = dial_server()) >= 0) {
         weft_close(fd);
         weft_sleep(0.001);
     }
@@ -160,31 +134,26 @@ static void wait_until_refused(const serve_process *s)
 
 TEST(after_sighup_the_folders_are_reopened)
 {
-    serve_process s;
-    create_folder();
     ck_assert_int_eq(symlink("site", folder_path("current")), 0);
-    start_serving(&s, ARGV(folder_path("current")));
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
+    start_serving(ARGV(folder_path("current")));
+    ck_assert_page("the site\n");
     ck_assert_int_eq(symlink("other", folder_path("next")), 0);
     ck_assert_int_eq(rename(folder_path("next"), folder_path("current")), 0);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
-    expect_line_with(&s.err, "the directories were opened again");
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
+    signal_server(SIGHUP);
+    expect_line_with(&server.err, "the directories were opened again");
+    ck_assert_page("the other\n");
     ck_assert_int_eq(unlink(folder_path("current")), 0);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
-    expect_line_with(&s.err, "the old directory remains in use");
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
-    stop_serving(&s);
+    signal_server(SIGHUP);
+    expect_line_with(&server.err, "the old directory remains in use");
+    ck_assert_page("the other\n");
 }
 
 TEST(a_download_finishes_before_the_server_ends)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--drain=15", folder_path("site")));
-    int fd = begin_download(&s);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGTERM), 0);
-    wait_until_refused(&s);
+    SERVE_SITE("--drain=15");
+    int fd = begin_download();
+    signal_server(SIGTERM);
+    wait_until_refused();
     static char data[1 << 20];
     size_t total = 0;
     ssize_t n;
@@ -192,47 +161,38 @@ TEST(a_download_finishes_before_the_server_ends)
         total += (size_t)n;
     ck_assert_int_eq(n, 0);
     ck_assert_uint_gt(total, BIG_BYTES); /* includes the rest of the head */
-    ck_assert_int_eq(weft_process_wait(&s.process), 0);
+    ck_assert_int_eq(await_server(), 0);
     weft_close(fd);
-    release_serving(&s);
 }
 
 TEST(a_download_that_exceeds_the_drain_time_is_aborted_and_the_status_is_0)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--drain=0.01", folder_path("site")));
-    int fd = begin_download(&s);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGINT), 0);
-    ck_assert_int_eq(weft_process_wait(&s.process), 0);
+    SERVE_SITE("--drain=0.01");
+    int fd = begin_download();
+    signal_server(SIGINT);
+    ck_assert_int_eq(await_server(), 0);
     weft_close(fd);
-    release_serving(&s);
 }
 
 TEST(a_second_signal_ends_the_server_immediately)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--drain=1000", folder_path("site")));
-    int fd = begin_download(&s);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGTERM), 0);
-    wait_until_refused(&s);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGINT), 0);
-    int status = weft_process_wait(&s.process);
+    SERVE_SITE("--drain=1000");
+    int fd = begin_download();
+    signal_server(SIGTERM);
+    wait_until_refused();
+    signal_server(SIGINT);
+    int status = await_server();
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
     weft_close(fd);
-    release_serving(&s);
 }
 
 TEST(an_idle_connection_does_not_delay_the_end)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--drain=1000", folder_path("site")));
-    int idle = weft_dial("tcp", s.origin + strlen("http://"));
+    SERVE_SITE("--drain=1000");
+    int idle = dial_server();
     ck_assert_int_ge(idle, 0);
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
+    ck_assert_page("the site\n");
+    stop_serving();
     weft_close(idle);
 }
 
@@ -285,8 +245,6 @@ TEST(a_bad_command_line_fails_with_the_wrong_argument)
 
 TEST(a_missing_resource_is_reported_and_the_status_is_1)
 {
-    serve_process s;
-    create_folder();
     expect_failure(1, "/none/such", ARGV("--listen=127.0.0.1:0", "/none/such"));
     expect_failure(1, "index.html", ARGV("--listen=127.0.0.1:0", folder_path("site/index.html")));
     expect_failure(1, "none.pem",
@@ -294,87 +252,62 @@ TEST(a_missing_resource_is_reported_and_the_status_is_1)
                         folder_path("none.key"), folder_path("site")));
     expect_failure(1, "/none/log",
                    ARGV("--listen=127.0.0.1:0", "--access-log", "/none/log", folder_path("site")));
-    start_serving(&s, ARGV(folder_path("site")));
+    start_serving(ARGV(folder_path("site")));
     expect_failure(1, "in use",
-                   ARGV("--listen", s.origin + strlen("http://"), folder_path("site")));
-    stop_serving(&s);
+                   ARGV("--listen", strstr(server.origin, "://") + 3, folder_path("site")));
 }
 
 TEST(every_request_is_one_line_of_the_log_that_clients_cannot_forge)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--access-log", folder_path("log"), folder_path("site")));
-    curl(ARGV("-A", "a\"b\\\xe4", "-e", "http://from/", url_of(&s, "/?q")));
+    SERVE_SITE("--access-log", folder_path("log"));
+    curl(ARGV("-A", "a\"b\\\xe4", "-e", "http://from/", url_of("/?q")));
     ck_assert_int_eq(rename(folder_path("log"), folder_path("log.1")), 0);
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
+    signal_server(SIGHUP);
     while (access(folder_path("log"), F_OK) < 0)
         weft_sleep(0.001);
-    curl(ARGV("-o", folder_path("x"), url_of(&s, "/none")));
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGTERM), 0);
-    ck_assert_int_eq(weft_process_wait(&s.process), 0);
+    curl(ARGV("-o", folder_path("x"), url_of("/none")));
+    signal_server(SIGTERM);
+    ck_assert_int_eq(await_server(), 0);
     const char *first = read_file("log.1");
     ck_assert_int_eq(strncmp(first, "127.0.0.1 - - [", 15), 0);
     ck_assert_ptr_nonnull(strstr(first, "] \"GET /?q HTTP/1.1\" 200 9 \"http://from/\" "
                                         "\"a\\\"b\\\\\\xe4\"\n"));
     ck_assert_ptr_nonnull(strstr(read_file("log"), "\"GET /none HTTP/1.1\" 404 "));
-    release_serving(&s);
 }
 
-TEST(a_closed_log_pipe_does_not_stop_the_server)
+TEST_LOOP(a_closed_log_pipe_or_a_full_disk_does_not_stop_the_server, 2)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--access-log=-", folder_path("site")));
-    weft_stream_close(&s.out);
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    expect_line_with(&s.err, "lines are lost");
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
+    SERVE_SITE(_i == 0 ? "--access-log=-" : "--access-log=/dev/full");
+    if (_i == 0)
+        weft_stream_close(&server.out);
+    ck_assert_page("the site\n");
+    expect_line_with(&server.err, _i == 0 ? "lines are lost" : "No space left");
+    ck_assert_page("the site\n");
 }
 
-TEST(a_full_disk_does_not_stop_the_server)
-{
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--access-log=/dev/full", folder_path("site")));
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    expect_line_with(&s.err, "No space left");
-    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
-    stop_serving(&s);
-}
+/* The option, and the address in the log for a request with each header. */
+static const struct {
+    char *option;
+    const char *by_x_forwarded_for, *by_forwarded;
+} trust_rows[] = {{"--trust-headers=X-Forwarded-For", "192.0.2.9 - - [", "127.0.0.1 - - ["},
+                  {"--trust-headers=Forwarded", "127.0.0.1 - - [", "192.0.2.10 - - ["}};
 
-/* Forward a client address with each header, and check the address that the log contains. */
-static void check_forwarding(char *option, const char *by_x_forwarded_for, const char *by_forwarded)
+TEST_ROWS(a_trusted_peer_may_forward_the_client_address_in_the_trusted_header, trust_rows)
 {
-    serve_process s;
-    create_folder();
-    start_serving(&s, ARGV("--access-log=-", "--cords=1", "--trust=127.0.0.0/8", option,
-                           folder_path("site")));
-    curl(ARGV("-H", "X-Forwarded-For: 192.0.2.9", url_of(&s, "/")));
-    curl(ARGV("-H", "Forwarded: for=192.0.2.10", url_of(&s, "/")));
-    ck_assert_int_eq(weft_process_kill(&s.process, SIGTERM), 0);
-    expect_line_with(&s.out, by_x_forwarded_for);
-    expect_line_with(&s.out, by_forwarded);
-    ck_assert_int_eq(weft_process_wait(&s.process), 0);
-    release_serving(&s);
-}
-
-TEST(a_trusted_peer_may_forward_the_client_address)
-{
-    check_forwarding("--trust-headers=X-Forwarded-For", "192.0.2.9 - - [", "127.0.0.1 - - [");
-}
-
-TEST(only_the_headers_of_trust_headers_are_trusted)
-{
-    check_forwarding("--trust-headers=Forwarded", "127.0.0.1 - - [", "192.0.2.10 - - [");
+    SERVE_SITE("--access-log=-", "--cords=1", "--trust=127.0.0.0/8", trust_rows[_i].option);
+    curl(ARGV("-H", "X-Forwarded-For: 192.0.2.9", url_of("/")));
+    curl(ARGV("-H", "Forwarded: for=192.0.2.10", url_of("/")));
+    signal_server(SIGTERM);
+    expect_line_with(&server.out, trust_rows[_i].by_x_forwarded_for);
+    expect_line_with(&server.out, trust_rows[_i].by_forwarded);
+    ck_assert_int_eq(await_server(), 0);
 }
 
 /* Return the status and the encoding of a response. */
-static const char *status_and_encoding(const serve_process *s, const char *path)
+static const char *status_and_encoding(const char *path)
 {
     return curl(ARGV("-o", "/dev/null", "-H", "Accept-Encoding: gzip", "-w",
-                     "%{http_code} %header{content-encoding}", url_of(s, path)));
+                     "%{http_code} %header{content-encoding}", url_of(path)));
 }
 
 #ifdef WEFT_HAS_GZIP
@@ -386,33 +319,25 @@ static const char *status_and_encoding(const serve_process *s, const char *path)
 TEST(options_control_listings_and_compression)
 {
     static char page[5001];
-    serve_process s;
     memset(page, 'a', sizeof page - 1);
-    create_folder();
     ck_assert_int_eq(mkdir(folder_path("site/sub"), 0755), 0);
     create_text_file("site/page.html", page);
-    start_serving(&s, ARGV(folder_path("site")));
-    ck_assert_str_eq(status_and_encoding(&s, "/page.html"), COMPRESSED);
-    ck_assert_str_eq(status_and_encoding(&s, "/sub/"), "404 ");
-    ck_assert_int_eq(weft_process_end(&s.process, 15), 0);
-    weft_stream_close(&s.out);
-    weft_stream_close(&s.err);
-    weft_process_close(&s.process);
-    start_serving(&s, ARGV("--listing", "--no-gzip", folder_path("site")));
-    ck_assert_str_eq(status_and_encoding(&s, "/page.html"), "200 ");
-    ck_assert_str_eq(status_and_encoding(&s, "/sub/"), "200 ");
-    stop_serving(&s);
+    start_serving(ARGV(folder_path("site")));
+    ck_assert_str_eq(status_and_encoding("/page.html"), COMPRESSED);
+    ck_assert_str_eq(status_and_encoding("/sub/"), "404 ");
+    stop_serving();
+    SERVE_SITE("--listing", "--no-gzip");
+    ck_assert_str_eq(status_and_encoding("/page.html"), "200 ");
+    ck_assert_str_eq(status_and_encoding("/sub/"), "200 ");
 }
 
 TEST(options_set_the_limits)
 {
     static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    serve_process s;
     char response[13] = "";
-    create_folder();
-    start_serving(&s, ARGV("--cords=1", "--idle=0.05", "--max-connections=1", folder_path("site")));
-    int first = weft_dial("tcp", s.origin + strlen("http://"));
-    int second = weft_dial("tcp", s.origin + strlen("http://"));
+    SERVE_SITE("--cords=1", "--idle=0.05", "--max-connections=1");
+    int first = dial_server();
+    int second = dial_server();
     ck_assert_int_eq(weft_read_full(second, response, 12), 12);
     ck_assert_str_eq(response, "HTTP/1.1 503");
     ck_assert_int_gt(weft_write_all(first, request, sizeof request - 1), 0);
@@ -425,12 +350,10 @@ TEST(options_set_the_limits)
     ck_assert_int_eq(n, 0);
     weft_close(second);
     weft_close(first);
-    stop_serving(&s);
 }
 
 TEST(a_unix_socket_is_served_and_removed_at_the_end)
 {
-    create_folder();
     char *path = folder_path("socket");
     /* With a log, see start_serving. */
     weft_process p = spawn(ARGV(command_path(), "serve", "--listen", path, "--access-log",
@@ -443,5 +366,4 @@ TEST(a_unix_socket_is_served_and_removed_at_the_end)
     ck_assert_int_eq(weft_process_end(&p, 15), 0);
     ck_assert_int_lt(access(path, F_OK), 0);
     weft_process_close(&p);
-    remove_folder();
 }

@@ -63,9 +63,7 @@ static inline weft_value offload_gated_call(void *arg)
 /* Return a fiber that waits for the call, which may not have begun. */
 static inline weft_fiber spin_gated_call(gated_call *g)
 {
-    weft_fiber f = weft_spin(offload_gated_call, g);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_fiber f = spin_waiting(offload_gated_call, g);
     return f;
 }
 

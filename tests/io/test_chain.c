@@ -140,9 +140,7 @@ TEST(a_deadline_ends_a_chain_that_waits)
     ck_assert_int_eq(links[1].result, -ECANCELED);
     ck_assert_int_eq(links[2].result, -ECANCELED);
     ck_assert_int_eq(weft_read(fd[1], got, 4), 1);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(ops_pending(), 0);
 }
 
 static weft_value run_waiting_chain(void *arg)
@@ -157,10 +155,8 @@ TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber f = weft_spin(run_waiting_chain, as_arg(fd[0]));
-    let_run();
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_fiber f = spin_waiting(run_waiting_chain, as_arg(fd[0]));
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     f = weft_spin(run_waiting_chain, as_arg(fd[0]));
     let_run();
     ck_assert_int_eq(weft_raise(f, -EIO, "broken"), 0);
@@ -176,8 +172,7 @@ TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber f = weft_spin(run_waiting_chain, as_arg(fd[0]));
-    let_run();
+    weft_fiber f = spin_waiting(run_waiting_chain, as_arg(fd[0]));
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_await(f), -EBADF);
 }

@@ -90,8 +90,7 @@ TEST(a_cancelled_running_open_leaves_no_descriptor)
     const int flags[] = {O_RDONLY, O_WRONLY};
     for (size_t i = 0; i < COUNT_OF(flags); i++) {
         weft_fiber f = spin_opener(flags[i]);
-        weft_cancel(f);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
         release_openers(before);
     }
     weft_fiber f = spin_opener(O_RDONLY);
@@ -161,8 +160,7 @@ static weft_fiber spin_gated_op(gated_op *g, int fd)
     sem_init(&g->has_begun, 0, 0);
     sem_init(&g->may_end, 0, 0);
     g->fd = fd;
-    weft_fiber f = weft_spin(run_gated_op, g);
-    let_run();
+    weft_fiber f = spin_waiting(run_gated_op, g);
     TEMP_FAILURE_RETRY(sem_wait(&g->has_begun));
     return f;
 }
@@ -328,8 +326,7 @@ TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
     }
     weft_sleep(0.001);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(weft_wait_change("/no-such-folder/file", NULL), -ENOENT);
     ck_assert_int_eq(count_descriptors(), before);
 }

@@ -239,8 +239,7 @@ TEST_LOOP(a_write_cancelled_while_there_is_no_room_has_written_nothing, 2)
 {
     int fd[2];
     open_pipe_or_sockets(fd, _i);
-    weft_fiber f = weft_spin(fill_counted, &fd[1]);
-    let_run();
+    weft_fiber f = spin_waiting(fill_counted, &fd[1]);
     ck_assert_uint_eq(ops_pending(), 1);
     weft_stop(f, 7);
     ck_assert_int_eq(weft_await(f), 7);

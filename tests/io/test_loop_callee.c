@@ -29,9 +29,7 @@ static weft_value run_loop(void *arg)
 
 static weft_fiber spin_loop(loop *l)
 {
-    weft_fiber f = weft_spin(run_loop, l);
-    let_run();
-    return f;
+    return spin_waiting(run_loop, l);
 }
 
 static int read_more(const void *data, size_t bytes, void *ctx)

@@ -275,8 +275,7 @@ TEST_LOOP(msg_waitall_returns_the_bytes_it_has_and_the_next_call_returns_the_err
                       .limit_s = cause == TIMEOUT ? 0.002 : INFINITY};
     ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
     ck_assert_int_eq(weft_send(fd[0], "unread", 6, 0), 6);
-    weft_fiber f = weft_spin(receive_twice, &t);
-    let_run();
+    weft_fiber f = spin_waiting(receive_twice, &t);
     if (cause == END)
         ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
     else if (cause == RAISED_ERROR)

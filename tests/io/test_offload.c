@@ -66,7 +66,6 @@ static weft_value handle_error(void *arg)
     weft_fail(-EIO, "never mind");
     bool was_set = weft_error() != NULL && weft_error()->code == -EIO;
     weft_error_clear();
-    (void)arg;
     return was_set && weft_error() == NULL ? 1 : 0;
 }
 
@@ -87,22 +86,16 @@ static atomic_bool has_child_ended;
 
 static void set_child_ended(void *arg)
 {
-    (void)arg;
     atomic_store(&has_child_ended, true);
 }
 
 static weft_value sleep_long(void *arg)
 {
     weft_defer(set_child_ended, NULL);
-    (void)arg;
     return weft_sleep(INFINITY);
 }
 
-static weft_value spin_and_return(void *arg)
-{
-    (void)arg;
-    return weft_spin(sleep_long, NULL) != 0 ? weft_sleep(0.0001) : -ENOMEM;
-}
+FIBER(spin_and_return, weft_spin(sleep_long, NULL) != 0 ? weft_sleep(0.0001) : -ENOMEM)
 
 TEST(fibers_spun_by_a_call_end_with_it)
 {
@@ -132,8 +125,7 @@ TEST(a_cancelled_call_returns_immediately_and_its_late_value_is_discarded)
     for (int i = 0; i < 100; i++) {
         gated_call_init(&g[i], -1000000 - i);
         weft_fiber f = spin_begun_call(&g[i]);
-        weft_cancel(f);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
         ck_assert_int_eq(g[i].result, -ECANCELED);
         ck_assert(!g[i].has_ended);
         sem_post(&g[i].may_end);
@@ -257,8 +249,7 @@ TEST(an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value)
     weft_cancel(q);
     ck_assert_int_eq(queued.drops, 1); /* immediately */
     ck_assert_int_eq(weft_await(q), -ECANCELED);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(running.drops, 0); /* only after the call has ended */
     finish_abandoned_call(&running);
     wait_sem(&running.dropped);
@@ -296,10 +287,7 @@ static weft_value add_numbers(void *arg)
     return 0;
 }
 
-static weft_value read_constant(void *arg)
-{
-    return strcmp(arg, "constant");
-}
+FIBER(read_constant, strcmp(arg, "constant"))
 
 TEST(a_call_works_on_a_copy_which_is_copied_back)
 {
@@ -336,11 +324,9 @@ TEST(an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written)
 {
     gated_call g;
     gated_call_init(&g, 0);
-    weft_fiber f = weft_spin(offload_stack_copy, &g);
-    let_run();
+    weft_fiber f = spin_waiting(offload_stack_copy, &g);
     wait_sem(&g.begun);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     sem_post(&g.may_end);
     wait_sem(&g.dropped);
     ck_assert_int_eq(g.value, 5); /* drop gets the copy that the call has used */
@@ -366,21 +352,14 @@ TEST(any_thread_can_offload_a_call_without_waiting)
     sem_init(&happened, 0, 0);
     for (int i = 0; i < 50; i++)
         ck_assert_int_eq(weft_offload_go(post_arg, &happened), 0);
-    pthread_t thread;
-    void *rc;
-    ck_assert_int_eq(pthread_create(&thread, NULL, offload_from_thread, &happened), 0);
-    pthread_join(thread, &rc);
-    ck_assert_ptr_null(rc);
+    ck_assert_ptr_null(join_thread(start_thread(offload_from_thread, &happened)));
     for (int i = 0; i < 51; i++)
         wait_sem(&happened);
     ck_assert_int_eq(weft_offload_go(NULL, NULL), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
 
-static weft_value wake_fiber(void *arg)
-{
-    return weft_schedule(arg_id(arg), 9);
-}
+FIBER(wake_fiber, weft_schedule(arg_id(arg), 9))
 
 TEST(main_waits_for_a_detached_call_that_wakes_it)
 {
@@ -413,7 +392,7 @@ TEST(the_first_error_of_a_detached_call_is_reported)
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
 }
 
-static int return_during_a_call(void)
+TEST_PROGRAM(a_program_can_end_during_a_call, 7, "")
 {
     static gated_call g;
     gated_call_init(&g, 0);
@@ -423,18 +402,13 @@ static int return_during_a_call(void)
     return 7;
 }
 
-TEST(a_program_can_end_during_a_call)
-{
-    assert_silent(run_apart(return_during_a_call), 7);
-}
-
 /* A worker that looks for its next call counts as available. */
 TEST(consecutive_calls_use_one_worker)
 {
     for (weft_value i = 0; i < 5000; i++)
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
-    weft_offload_counters counters;
-    ck_assert_int_eq(weft_offload_stats(&counters), 0);
-    ck_assert_uint_eq(counters.user.threads, 1);
-    ck_assert_uint_eq(counters.user.done, 5000);
+    weft_offload_counters now;
+    ck_assert_int_eq(weft_offload_stats(&now), 0);
+    ck_assert_uint_eq(now.user.threads, 1);
+    ck_assert_uint_eq(now.user.done, 5000);
 }

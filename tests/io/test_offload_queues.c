@@ -9,6 +9,30 @@
 #include <netdb.h>
 #include <sys/stat.h>
 
+/* Spin count fibers, with the arguments 0 to count - 1. Assert that fiber i returns i. */
+static void await_numbered(weft_fn *fn, int count)
+{
+    weft_fiber f[1000];
+    for (int i = 0; i < count; i++)
+        f[i] = weft_spin(fn, as_arg(i));
+    for (int i = 0; i < count; i++)
+        ck_assert_int_eq(weft_await(f[i]), i);
+}
+
+static weft_offload_counters offload_stats(void)
+{
+    weft_offload_counters now;
+    ck_assert_int_eq(weft_offload_stats(&now), 0);
+    return now;
+}
+
+static void resolve_localhost(void)
+{
+    struct addrinfo *found = NULL;
+    ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
+    weft_resolve_free(found);
+}
+
 static pthread_barrier_t barrier;
 
 static weft_value meet_at_barrier(void *arg)
@@ -17,23 +41,15 @@ static weft_value meet_at_barrier(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value offload_meeting(void *arg)
-{
-    return weft_offload(meet_at_barrier, arg);
-}
+FIBER(offload_meeting, weft_offload(meet_at_barrier, arg))
 
 /* P58 */
 TEST(forty_calls_use_all_workers_of_a_limit_of_forty)
 {
-    weft_fiber f[40];
     pthread_barrier_init(&barrier, NULL, 40);
     ck_assert_int_eq(weft_offload_set_limit(40), 0);
-    for (int i = 0; i < 40; i++)
-        f[i] = weft_spin(offload_meeting, as_arg(i));
-    for (int i = 0; i < 40; i++)
-        ck_assert_int_eq(weft_await(f[i]), i);
-    weft_offload_counters now;
-    weft_offload_stats(&now);
+    await_numbered(offload_meeting, 40);
+    weft_offload_counters now = offload_stats();
     ck_assert_uint_eq(now.user.threads, 40);
     ck_assert_uint_eq(now.user.done, 40);
 }
@@ -50,22 +66,14 @@ static weft_value count_concurrent(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value offload_counted(void *arg)
-{
-    return weft_offload(count_concurrent, arg);
-}
+FIBER(offload_counted, weft_offload(count_concurrent, arg))
 
 TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
 {
-    weft_fiber f[200];
     ck_assert_int_eq(weft_offload_set_limit(3), 0);
-    for (int i = 0; i < 200; i++)
-        f[i] = weft_spin(offload_counted, as_arg(i));
-    for (int i = 0; i < 200; i++)
-        ck_assert_int_eq(weft_await(f[i]), i);
+    await_numbered(offload_counted, 200);
     ck_assert_int_le(concurrent_max, 3);
-    weft_offload_counters now;
-    weft_offload_stats(&now);
+    weft_offload_counters now = offload_stats();
     ck_assert_uint_le(now.user.threads, 3);
     ck_assert_uint_eq(now.user.done, 200);
     ck_assert_uint_eq(now.user.queued, 0);
@@ -82,37 +90,25 @@ static weft_value offload_ten_times(void *arg)
     for (weft_value i = 0; i < 10; i++)
         if (weft_offload(return_arg, as_arg((weft_value)arg * 10 + i)) != (weft_value)arg * 10 + i)
             return -EBADMSG;
-    return 1;
+    return (weft_value)arg;
 }
 
 TEST(a_thousand_fibers_make_ten_thousand_calls)
 {
-    static weft_fiber f[1000];
-    weft_value sum = 0;
-    for (int i = 0; i < 1000; i++)
-        f[i] = weft_spin(offload_ten_times, as_arg(i));
-    for (int i = 0; i < 1000; i++)
-        sum += weft_await(f[i]);
-    ck_assert_int_eq(sum, 1000);
-    weft_offload_counters now;
-    weft_offload_stats(&now);
+    await_numbered(offload_ten_times, 1000);
+    weft_offload_counters now = offload_stats();
     ck_assert_uint_eq(now.user.done, 10000);
     ck_assert_uint_le(now.user.threads, WEFT__USER_WORKERS_DEFAULT);
 }
 
 static void *run_fibers(void *arg)
 {
-    weft_fiber f[20];
-    weft_value sum = 0;
-    for (int i = 0; i < 20; i++)
-        f[i] = weft_spin(offload_ten_times, as_arg(i));
-    for (int i = 0; i < 20; i++)
-        sum += weft_await(f[i]);
+    await_numbered(offload_ten_times, 20);
     gated_call *g = arg; /* still running when the thread and its backend have ended */
     weft_fiber abandoned = spin_begun_call(g);
     weft_cancel(abandoned);
     weft_await(abandoned);
-    return as_arg(sum);
+    return arg;
 }
 
 TEST(fibers_of_several_threads_offload_calls_at_once)
@@ -123,13 +119,10 @@ TEST(fibers_of_several_threads_offload_calls_at_once)
         for (int i = 0; i < 4; i++) {
             gated_call_init(&g[i][round], 0);
             g[i][round].options.drop = drop_gated_call;
-            ck_assert_int_eq(pthread_create(&threads[i], NULL, run_fibers, &g[i][round]), 0);
+            threads[i] = start_thread(run_fibers, &g[i][round]);
         }
-        for (int i = 0; i < 4; i++) {
-            void *sum;
-            pthread_join(threads[i], &sum);
-            ck_assert_ptr_eq(sum, as_arg(20));
-        }
+        for (int i = 0; i < 4; i++)
+            ck_assert_ptr_eq(join_thread(threads[i]), &g[i][round]);
     }
     for (int i = 0; i < 12; i++)
         sem_post(&g[i % 4][i / 4].may_end);
@@ -142,14 +135,10 @@ static int blocking_pipe[2];
 static weft_value read_byte_blocking(void *arg)
 {
     char byte;
-    (void)arg;
     return read(blocking_pipe[0], &byte, 1);
 }
 
-static weft_value offload_read(void *arg)
-{
-    return weft_offload(read_byte_blocking, arg);
-}
+FIBER(offload_read, weft_offload(read_byte_blocking, arg))
 
 #define CALLS (WEFT__USER_WORKERS_DEFAULT + 10)
 
@@ -161,8 +150,7 @@ TEST(files_and_names_work_while_all_user_workers_are_busy)
     for (int i = 0; i < CALLS; i++)
         f[i] = weft_spin(offload_read, NULL);
     let_run();
-    weft_offload_counters now;
-    weft_offload_stats(&now);
+    weft_offload_counters now = offload_stats();
     ck_assert_uint_eq(now.user.running + now.user.queued, CALLS);
     ck_assert_uint_eq(now.user.threads, WEFT__USER_WORKERS_DEFAULT);
     int fd = weft_mkstemp(path);
@@ -172,10 +160,8 @@ TEST(files_and_names_work_while_all_user_workers_are_busy)
     ck_assert_int_eq(weft_stat(path, &status), 0);
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(weft_unlink(path), 0);
-    struct addrinfo *found = NULL;
-    ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
-    weft_resolve_free(found);
-    weft_offload_stats(&now);
+    resolve_localhost();
+    now = offload_stats();
     ck_assert_uint_gt(now.files.done, 0);
     ck_assert_uint_eq(now.user.done, 0);
     char bytes[CALLS] = "";
@@ -188,7 +174,6 @@ static char fifo[64];
 
 static weft_value open_fifo(void *arg)
 {
-    (void)arg;
     /* with O_CREAT, a running open cannot be cancelled */
     int fd = weft_open(fifo, O_RDONLY | O_CREAT, 0600);
     return fd < 0 ? fd : weft_close(fd);
@@ -204,14 +189,11 @@ TEST(offloaded_calls_run_while_all_file_workers_are_busy)
     for (size_t i = 0; i < COUNT_OF(f); i++)
         f[i] = weft_spin(open_fifo, NULL);
     let_run();
-    weft_offload_counters now;
-    weft_offload_stats(&now);
+    weft_offload_counters now = offload_stats();
     ck_assert_uint_eq(now.files.running + now.files.queued, COUNT_OF(f));
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
-    struct addrinfo *found = NULL;
-    ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
-    weft_resolve_free(found);
+    resolve_localhost();
     int fd = open(fifo, O_RDWR | O_NONBLOCK); /* all opens continue */
     for (size_t i = 0; i < COUNT_OF(f); i++)
         ck_assert_int_eq(weft_await(f[i]), 0);

@@ -326,23 +326,28 @@ static inline weft_value fail_deep(void *arg)
 }
 
 /*
- * For files that include support/suite.h. The body is a scenario for fail_each_call in a thread
- * that has become a cord. The errors that the scenario leaves are cleared.
+ * The body is a scenario in a thread that has become a cord. The errors that the scenario leaves
+ * are cleared.
  */
 /* clang-format off */
-#define TEST_FAULTS(name)                                \
-    static bool name##_scenario(void);                   \
-    static bool name##_in_cord(void)                     \
-    {                                                    \
-        bool is_done = become_a_cord() && name##_scenario(); \
-        weft_error_clear();                              \
-        return is_done;                                  \
-    }                                                    \
-    TEST(name)                                           \
-    {                                                    \
-        fail_each_call(name##_in_cord);                  \
-    }                                                    \
-    static bool name##_scenario(void)
+#define SCENARIO(name)                                     \
+    static bool name##_in_cord(void);                      \
+    static inline bool name(void)                          \
+    {                                                      \
+        bool is_done = become_a_cord() && name##_in_cord(); \
+        weft_error_clear();                                \
+        return is_done;                                    \
+    }                                                      \
+    static bool name##_in_cord(void)
+
+/* For files that include support/suite.h. The body is a scenario for fail_each_call. */
+#define TEST_FAULTS(name)                  \
+    static bool name##_scenario(void);     \
+    TEST(name)                             \
+    {                                      \
+        fail_each_call(name##_scenario);   \
+    }                                      \
+    SCENARIO(name##_scenario)
 /* clang-format on */
 
 #endif

@@ -89,10 +89,8 @@ static inline bool rename_and_scan(const workspace *p)
     return is_done;
 }
 
-static inline bool use_files(void)
+SCENARIO(use_files)
 {
-    if (!become_a_cord())
-        return false;
     workspace p;
     WITHOUT_FAULTS(make_workspace(&p));
     int fd = weft_open(p.file, O_RDWR | O_CREAT, 0600);
@@ -112,7 +110,6 @@ static inline bool use_files(void)
         REQUIRE(unlink(path) == 0);
     }
     WITHOUT_FAULTS(remove_workspace(&p));
-    weft_error_clear();
     return is_done;
 }
 
@@ -167,10 +164,8 @@ static inline weft_value read_lines(void *arg)
     return 0;
 }
 
-static inline bool stream_lines(void)
+SCENARIO(stream_lines)
 {
-    if (!become_a_cord())
-        return false;
     int fd[2];
     WITHOUT_FAULTS(REQUIRE(weft_pipe(fd) == 0));
     stream_end from = {.fd = fd[0]}, to = {.fd = fd[1]};
@@ -183,7 +178,6 @@ static inline bool stream_lines(void)
     REQUIRE(printer == 0 || weft_await(printer) == 0);
     REQUIRE(reader == 0 || weft_await(reader) == 0);
     REQUIRE(reader == 0 || from.failed < 0 || from.lines >= to.lines);
-    weft_error_clear();
     return reader != 0 && printer != 0 && from.lines == LINES;
 }
 
@@ -255,16 +249,13 @@ static inline bool copy_to(int method, int (*make)(int fd[2]))
     return is_done && s.sum >= n;
 }
 
-static inline bool copy_all(void)
+SCENARIO(copy_all)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
     for (int method = 0; method < 3; method++) {
         is_done &= copy_to(method, weft_pipe);
         is_done &= copy_to(method, weft_socketpair);
     }
-    weft_error_clear();
     return is_done;
 }
 
@@ -284,10 +275,8 @@ static inline bool tee_one(const int from[2], const int to[2])
     return is_done;
 }
 
-static inline bool splice_and_tee(void)
+SCENARIO(splice_and_tee)
 {
-    if (!become_a_cord())
-        return false;
     int from[2], to[2];
     WITHOUT_FAULTS(REQUIRE(weft_pipe(from) == 0 && weft_pipe(to) == 0));
     bool is_done = tee_one(from, to);
@@ -299,7 +288,6 @@ static inline bool splice_and_tee(void)
     is_done &= tee_one(from, to);
     for (int i = 0; i < 2; i++)
         REQUIRE(weft_close(from[i]) == 0 && weft_close(to[i]) == 0);
-    weft_error_clear();
     return is_done;
 }
 
@@ -340,10 +328,8 @@ static inline bool chain_on_sockets(const int fd[2])
     return is_done;
 }
 
-static inline bool run_chains(void)
+SCENARIO(run_chains)
 {
-    if (!become_a_cord())
-        return false;
     int fd[2], file;
     WITHOUT_FAULTS(REQUIRE(weft_socketpair(fd) == 0));
     WITHOUT_FAULTS(file = memfd_create("file", MFD_CLOEXEC));
@@ -351,7 +337,6 @@ static inline bool run_chains(void)
     bool is_done = chain_on_file(file);
     is_done &= chain_on_sockets(fd);
     REQUIRE(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0 && weft_close(file) == 0);
-    weft_error_clear();
     return is_done;
 }
 

@@ -187,33 +187,27 @@ static inline bool wait_in(waiting_call *call, int fd[2])
     return is_done;
 }
 
-static inline bool wait_on_pipes(void)
+static waiting_call *const waiting_calls[] = {by_read, by_readv, by_wait, by_recv, by_recvmsg};
+
+SCENARIO(wait_on_pipes)
 {
-    static waiting_call *const calls[] = {by_read, by_readv, by_wait};
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
-    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+    for (size_t i = 0; i < 3; i++) { /* the others need a socket */
         int fd[2];
         make_pipe(fd);
-        is_done &= wait_in(calls[i], fd);
+        is_done &= wait_in(waiting_calls[i], fd);
     }
-    weft_error_clear();
     return is_done;
 }
 
-static inline bool wait_on_sockets(void)
+SCENARIO(wait_on_sockets)
 {
-    static waiting_call *const calls[] = {by_read, by_readv, by_recv, by_recvmsg, by_wait};
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
-    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+    for (size_t i = 0; i < COUNT_OF(waiting_calls); i++) {
         int fd[2];
         make_sockets(fd, i % 2 ? SOCK_DGRAM : SOCK_STREAM);
-        is_done &= wait_in(calls[i], fd);
+        is_done &= wait_in(waiting_calls[i], fd);
     }
-    weft_error_clear();
     return is_done;
 }
 
@@ -277,10 +271,8 @@ static inline bool write_full(int kind, const int fd[2])
     return f != 0 && sum == WRITER_BYTES;
 }
 
-static inline bool write_into_full(void)
+SCENARIO(write_into_full)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = true;
     for (int kind = 0; kind < 4; kind++) {
         int fd[2];
@@ -290,7 +282,6 @@ static inline bool write_into_full(void)
             make_sockets(fd, SOCK_STREAM);
         is_done &= write_full(kind, fd);
     }
-    weft_error_clear();
     return is_done;
 }
 
@@ -358,14 +349,11 @@ static inline bool accept_after_cancel(void)
     return is_done;
 }
 
-static inline bool connect_twice(void)
+SCENARIO(connect_twice)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = connect_one();
     is_done &= accept_after_cancel();
     is_done &= connect_one();
-    weft_error_clear();
     return is_done;
 }
 
@@ -385,10 +373,8 @@ static inline int count_conn(int fd, void *ctx)
 }
 
 /* The loop continues after a temporary shortage and loses no connection. */
-static inline bool run_accept_loop(void)
+SCENARIO(run_accept_loop)
 {
-    if (!become_a_cord())
-        return false;
     struct sockaddr_in at;
     int listener = make_listener(&at), clients[CLIENTS];
     for (int i = 0; i < CLIENTS; i++)
@@ -406,7 +392,6 @@ static inline bool run_accept_loop(void)
     for (int i = 0; i < CLIENTS; i++)
         REQUIRE(weft_close(clients[i]) == 0);
     REQUIRE(weft_close(listener) == 0);
-    weft_error_clear();
     return c.count == CLIENTS;
 }
 
@@ -434,10 +419,8 @@ static inline void send_flow(int fd, size_t from, size_t bytes)
 }
 
 /* After any error of a loop, the next loop receives each remaining byte once. */
-static inline bool run_recv_loop(void)
+SCENARIO(run_recv_loop)
 {
-    if (!become_a_cord())
-        return false;
     int fd[2];
     make_sockets(fd, SOCK_STREAM);
     send_flow(fd[1], 0, FLOW_BYTES);
@@ -459,7 +442,6 @@ static inline bool run_recv_loop(void)
         WITHOUT_FAULTS(REQUIRE(weft_recv_loop(fd[0], count_data, &in) == 0));
     REQUIRE(in.sum == FLOW_BYTES);
     close_required(fd);
-    weft_error_clear();
     return is_done;
 }
 
@@ -528,16 +510,13 @@ static inline bool resolve_one(const char *host)
     return is_done;
 }
 
-static inline bool dial_and_resolve(void)
+SCENARIO(dial_and_resolve)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = dial_at("tcp", "127.0.0.1:0", "127.0.0.1:%d");
     is_done &= dial_at("tcp", "localhost:0", "localhost:%d");
     is_done &= dial_unix();
     is_done &= resolve_one("::1");
     is_done &= resolve_one("localhost");
-    weft_error_clear();
     return is_done;
 }
 
@@ -564,11 +543,11 @@ static inline bool cancel_lookup(void)
     return rc == -ECANCELED;
 }
 
-static inline bool resolve_by_server(void)
+SCENARIO(resolve_by_server)
 {
     const weft_resolver_options o = {
         .servers = fault_server.address, .search = "", .timeout_s = 0.5, .tries = 3};
-    if (!become_a_cord() || !require_named(weft_set_resolver(&o)))
+    if (!require_named(weft_set_resolver(&o)))
         return false;
     bool is_done = resolve_one("both.test");
     is_done &= resolve_one("long.test");
@@ -577,7 +556,6 @@ static inline bool resolve_by_server(void)
     is_done &= require_named(weft_set_resolver(NULL));
     while (weft_children(weft_main(), NULL, 0) > 0)
         weft_sleep(0); /* the fiber that drives the queries ends */
-    weft_error_clear();
     return is_done;
 }
 #endif

@@ -147,9 +147,9 @@ static inline int socket_for(const endpoint *p)
 static inline void tcp_pair(int fd[2])
 {
     endpoint p;
-    int listener = listen_tcp(&p, 1), small = 1;
+    int listener = listen_tcp(&p, 1), least = 1;
     fd[1] = socket_for(&p);
-    ck_assert_int_eq(setsockopt(fd[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    ck_assert_int_eq(setsockopt(fd[1], SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
     ck_assert_int_eq(connect(fd[1], &p.u.any, p.bytes), 0);
     fd[0] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     ck_assert_int_ge(fd[0], 0);

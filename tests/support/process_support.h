@@ -39,6 +39,19 @@ static inline bool has_no_children(void)
         ck_assert_int_eq(count_descriptors(), (descriptors)); \
     } while (0)
 
+/* For a FIXTURE: assert that a test leaves no child and no additional descriptor. */
+static int descriptors;
+
+static inline void count_before(void)
+{
+    descriptors = count_warm_descriptors();
+}
+
+static inline void assert_none_left(void)
+{
+    ck_assert_nothing_left(descriptors);
+}
+
 static inline weft_process spawn(char *const argv[], weft_process_options o)
 {
     weft_process p;
@@ -94,10 +107,7 @@ FIBER(wait_for_process, weft_process_wait(arg))
 /* Return a fiber that waits in weft_process_wait. */
 static inline weft_fiber spin_process_waiter(weft_process *p)
 {
-    weft_fiber f = weft_spin(wait_for_process, p);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(wait_for_process, p);
 }
 
 #endif

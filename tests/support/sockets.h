@@ -112,10 +112,7 @@ static inline bool connect_sockets(int fd[2], int kind, int mode)
     ck_assert(fcntl(fd[1], F_GETFD) & FD_CLOEXEC);
     ck_assert_int_eq(weft_close(listener), 0);
     assert_blocking_mode(fd[0], mode);
-    if (mode & SOCK_NONBLOCK)
-        ck_assert_int_eq(fcntl(fd[1], F_SETFL, O_NONBLOCK), 0);
-    else
-        ck_assert_int_eq(fcntl(fd[1], F_SETFL, 0), 0);
+    ck_assert_int_eq(fcntl(fd[1], F_SETFL, mode & SOCK_NONBLOCK ? O_NONBLOCK : 0), 0);
     return true;
 }
 
@@ -142,10 +139,7 @@ static inline weft_value receive(void *arg)
 static inline weft_fiber spin_receiver(receiving *r, int fd, size_t bytes, int flags)
 {
     *r = (receiving){.fd = fd, .bytes = bytes, .flags = flags};
-    weft_fiber f = weft_spin(receive, r);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(receive, r);
 }
 
 /* A message of one byte with at most one descriptor. */

@@ -72,28 +72,32 @@ static int option_of(int fd, int level, int option)
     return value;
 }
 
-/* Count the open descriptors. */
-static size_t count_open_files(void)
+static int files; /* open at the start of the test */
+
+static void count_files(void)
 {
-    size_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
+    files = count_descriptors();
+}
+
+static void begin_test(void)
+{
+    (void)has_ipv6(); /* the backend opens its descriptors */
+    count_files();
 }
 
 /*
  * Assert that no child, no pending operation, no new descriptor and no pending cancellation
  * remains.
  */
-static void assert_nothing_left(size_t files)
+static void assert_nothing_left(void)
 {
-    weft_counters counters;
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-    ck_assert_uint_eq(count_open_files(), files);
+    ck_assert_int_eq(count_descriptors(), files);
     ck_assert_int_eq(weft_snooze(), 0);
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(ops_pending(), 0);
 }
+
+FIXTURE(begin_test, assert_nothing_left)
 
 /* Assert that data flows in both directions. */
 static void assert_connected(int a, int b)
@@ -107,14 +111,19 @@ static void assert_connected(int a, int b)
     ck_assert_mem_eq(got, "pong", 4);
 }
 
-/* Dial a listener, exchange data, and close both ends. */
-static void assert_accepts(int listener, const char *net, const char *addr)
+/* Accept a connection, exchange data, and close both ends. */
+static void accept_and_close(int listener, int client)
 {
-    int client = dial_checked(net, addr), server = weft_accept(listener, NULL, NULL);
+    ck_assert_int_ge(client, 0);
+    int server = weft_accept(listener, NULL, NULL);
     ck_assert_int_ge(server, 0);
     assert_connected(client, server);
-    ck_assert_int_eq(weft_close(client), 0);
-    ck_assert_int_eq(weft_close(server), 0);
+    close_fd_pair((int[]){client, server});
+}
+
+static void assert_accepts(int listener, const char *net, const char *addr)
+{
+    accept_and_close(listener, dial_checked(net, addr));
 }
 
 TEST(a_dialled_socket_has_tcp_nodelay_and_close_on_exec)
@@ -125,44 +134,37 @@ TEST(a_dialled_socket_has_tcp_nodelay_and_close_on_exec)
     ck_assert(fcntl(client, F_GETFD) & FD_CLOEXEC);
     ck_assert(fcntl(listener, F_GETFD) & FD_CLOEXEC);
     ck_assert_int_ne(option_of(listener, SOL_SOCKET, SO_REUSEADDR), 0);
-    int server = weft_accept(listener, NULL, NULL);
-    assert_connected(client, server);
-    weft_close(server);
-    weft_close(client);
+    accept_and_close(listener, client);
     weft_close(listener);
 }
 
-TEST(a_listener_on_all_interfaces_accepts_both_families)
+TEST(a_listener_accepts_the_families_of_its_network)
 {
-    int listener = listen_checked("tcp", ":0"), port = port_of(listener);
-    assert_accepts(listener, "tcp", host_port("127.0.0.1", port));
-    assert_accepts(listener, "tcp", host_port("", port));
-    if (has_ipv6())
-        assert_accepts(listener, "tcp", host_port("[::1]", port));
-    weft_close(listener);
-}
-
-TEST(a_listener_of_one_family_does_not_accept_the_other)
-{
-    int listener = listen_checked("tcp4", ":0"), port = port_of(listener);
-    assert_accepts(listener, "tcp", host_port("127.0.0.1", port));
-    if (has_ipv6())
-        ck_assert_int_eq(weft_dial("tcp", host_port("[::1]", port)), -ECONNREFUSED);
-    weft_close(listener);
-    if (!has_ipv6())
-        return;
-    listener = listen_checked("tcp6", ":0");
-    port = port_of(listener);
-    assert_accepts(listener, "tcp6", host_port("[::1]", port));
-    ck_assert_int_eq(weft_dial("tcp", host_port("127.0.0.1", port)), -ECONNREFUSED);
-    weft_close(listener);
+    static const struct {
+        const char *net;
+        bool takes_4, takes_6;
+    } rows[] = {{"tcp", true, true}, {"tcp4", true, false}, {"tcp6", false, true}};
+    for (size_t i = 0; i < (has_ipv6() ? 3u : 1u); i++) {
+        int listener = listen_checked(rows[i].net, ":0"), port = port_of(listener);
+        const char *v4 = host_port("127.0.0.1", port), *v6 = host_port("[::1]", port);
+        if (rows[i].takes_4)
+            assert_accepts(listener, "tcp", v4);
+        else
+            ck_assert_int_eq(weft_dial("tcp", v4), -ECONNREFUSED);
+        if (has_ipv6() && rows[i].takes_6)
+            assert_accepts(listener, "tcp", v6);
+        else if (has_ipv6())
+            ck_assert_int_eq(weft_dial("tcp", v6), -ECONNREFUSED);
+        if (i == 0)
+            assert_accepts(listener, "tcp", host_port("", port));
+        weft_close(listener);
+    }
 }
 
 TEST(a_port_in_use_is_refused_with_a_message)
 {
     int listener = listen_checked("tcp", "127.0.0.1:0");
     const char *addr = host_port("127.0.0.1", port_of(listener));
-    size_t files = count_open_files();
     ck_assert_int_eq(weft_listen("tcp", addr), -EADDRINUSE);
     char message[256];
     snprintf(message, sizeof message, "cannot listen at %s: %s", addr, strerror(EADDRINUSE));
@@ -170,19 +172,16 @@ TEST(a_port_in_use_is_refused_with_a_message)
     int udp = listen_checked("udp", addr); /* UDP has a separate port space */
     ck_assert_int_eq(weft_listen("udp", addr), -EADDRINUSE);
     weft_close(udp);
-    assert_nothing_left(files);
     weft_close(listener);
 }
 
 TEST(a_refused_dial_has_a_message)
 {
     const char *addr = host_port("127.0.0.1", free_port());
-    size_t files = count_open_files();
     ck_assert_int_eq(weft_dial("tcp", addr), -ECONNREFUSED);
     char message[256];
     snprintf(message, sizeof message, "cannot connect to %s: Connection refused", addr);
     ck_assert_error(-ECONNREFUSED, message);
-    assert_nothing_left(files);
 }
 
 TEST(an_invalid_address_is_refused_with_a_message)
@@ -229,18 +228,18 @@ typedef struct host {
     size_t count;
 } host;
 
+/* Add a loopback address. */
 static void add_address(host *h, int family, int port)
 {
     size_t i = h->count++;
     struct sockaddr_in *v4 = (struct sockaddr_in *)&h->address[i];
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&h->address[i];
-    if (family == AF_INET) {
-        *v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    v6->sin6_port = htons((uint16_t)port); /* at the same offset for IPv4 */
+    h->address[i].ss_family = (sa_family_t)family;
+    if (family == AF_INET)
         v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    } else {
-        *v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    else
         v6->sin6_addr = in6addr_loopback;
-    }
     h->list[i] = (struct addrinfo){.ai_family = family,
                                    .ai_socktype = SOCK_STREAM,
                                    .ai_addr = (struct sockaddr *)&h->address[i],
@@ -250,24 +249,21 @@ static void add_address(host *h, int family, int port)
 }
 
 /* A listener that does not answer. Its backlog is full, so the kernel drops new connections. */
-typedef struct silent_listener {
-    int listener, filler;
-    int port;
-} silent_listener;
+static int silent_fd[2], silent_port;
 
-static silent_listener open_silent_listener(void)
+static void open_silent_listener(void)
 {
-    silent_listener s = {.listener = listen_checked("tcp", "127.0.0.1:0")};
-    s.port = port_of(s.listener);
-    ck_assert_int_eq(listen(s.listener, 0), 0);
-    s.filler = dial_checked("tcp", host_port("127.0.0.1", s.port));
-    return s;
+    silent_fd[0] = listen_checked("tcp", "127.0.0.1:0");
+    silent_port = port_of(silent_fd[0]);
+    ck_assert_int_eq(listen(silent_fd[0], 0), 0);
+    silent_fd[1] = dial_checked("tcp", host_port("127.0.0.1", silent_port));
+    count_files();
 }
 
-static void close_silent_listener(const silent_listener *s)
+static void close_silent_listener(void)
 {
-    weft_close(s->listener);
-    weft_close(s->filler);
+    close_fd_pair(silent_fd);
+    files -= 2;
 }
 
 TEST(the_next_address_is_dialled_immediately_when_one_fails)
@@ -277,53 +273,33 @@ TEST(the_next_address_is_dialled_immediately_when_one_fails)
     add_address(&h, AF_INET, refusing);
     add_address(&h, AF_INET, refusing);
     add_address(&h, AF_INET, port_of(listener));
-    size_t files = count_open_files();
-    int client = weft__dial_any(h.list), server = weft_accept(listener, NULL, NULL);
-    ck_assert_int_ge(client, 0);
-    assert_connected(client, server);
-    weft_close(client);
-    weft_close(server);
+    accept_and_close(listener, weft__dial_any(h.list));
     ck_assert_ptr_null(weft_error());
-    assert_nothing_left(files);
     weft_close(listener);
 }
 
-TEST(when_all_addresses_fail_the_dial_returns_the_last_error)
+TEST_LOOP(when_all_addresses_fail_the_dial_returns_the_last_error, 2)
 {
     host h = {.count = 0};
     add_address(&h, AF_INET, free_port());
     add_address(&h, AF_INET, free_port());
-    h.address[1].ss_family = AF_UNIX; /* -EAFNOSUPPORT */
-    size_t files = count_open_files();
-    ck_assert_int_eq(weft__dial_any(h.list), -EAFNOSUPPORT);
-    assert_nothing_left(files);
-    host reversed = {.count = 0};
-    add_address(&reversed, AF_INET, 1);
-    add_address(&reversed, AF_INET, free_port());
-    reversed.address[0].ss_family = AF_UNIX;
-    ck_assert_int_eq(weft__dial_any(reversed.list), -ECONNREFUSED);
-    assert_nothing_left(files);
+    h.address[_i].ss_family = AF_UNIX; /* -EAFNOSUPPORT */
+    ck_assert_int_eq(weft__dial_any(h.list), _i == 1 ? -EAFNOSUPPORT : -ECONNREFUSED);
 }
 
 TEST(the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer)
 {
-    silent_listener s = open_silent_listener();
+    open_silent_listener();
     int listener = listen_checked("tcp", "127.0.0.1:0");
     host h = {.count = 0};
-    add_address(&h, AF_INET, s.port);
+    add_address(&h, AF_INET, silent_port);
     add_address(&h, AF_INET, port_of(listener));
-    size_t files = count_open_files();
     double begin = weft_now();
     int client = weft__dial_any(h.list);
-    ck_assert_int_ge(client, 0);
     ck_assert_slept(begin, WEFT__DIAL_DELAY_S);
-    int server = weft_accept(listener, NULL, NULL);
-    assert_connected(client, server);
-    weft_close(client);
-    weft_close(server);
-    assert_nothing_left(files);
+    accept_and_close(listener, client);
     weft_close(listener);
-    close_silent_listener(&s);
+    close_silent_listener();
 }
 
 /* RFC 8305, section 4 */
@@ -340,66 +316,53 @@ TEST(address_families_are_dialled_alternately)
     ck_assert_int_ge(client, 0);
     ck_assert_int_eq(option_of(client, SOL_SOCKET, SO_DOMAIN), AF_INET6);
     weft_close(client);
-    weft_close(v4);
-    weft_close(v6);
+    close_fd_pair((int[]){v4, v6});
 }
 
 TEST(a_dial_that_times_out_leaks_nothing)
 {
-    silent_listener s = open_silent_listener();
+    open_silent_listener();
     host h = {.count = 0};
     for (int i = 0; i < 3; i++)
-        add_address(&h, AF_INET, s.port);
-    size_t files = count_open_files();
+        add_address(&h, AF_INET, silent_port);
     /* No attempt has started, one is in progress, two are in progress. */
     static const double limits[] = {0, 0.005, WEFT__DIAL_DELAY_S + 0.005};
-    for (size_t i = 0; i < COUNT_OF(limits); i++) {
+    for (size_t i = 0; i < 2 * COUNT_OF(limits); i++) {
         int rc = 1;
-        WEFT_CANCEL_AFTER(limits[i], rc) {
-            ck_assert_int_eq(weft__dial_any(h.list), -ECANCELED);
+        WEFT_CANCEL_AFTER(limits[i / 2], rc) {
+            int fd = i % 2 ? weft_dial("tcp", host_port("127.0.0.1", silent_port))
+                           : weft__dial_any(h.list);
+            ck_assert_int_eq(fd, -ECANCELED);
         }
         ck_assert_int_eq(rc, -ETIMEDOUT);
-        assert_nothing_left(files);
-        WEFT_CANCEL_AFTER(limits[i], rc) {
-            ck_assert_int_eq(weft_dial("tcp", host_port("127.0.0.1", s.port)), -ECANCELED);
-        }
-        assert_nothing_left(files);
+        assert_nothing_left();
     }
     ck_assert_ptr_null(weft_error());
-    close_silent_listener(&s);
+    close_silent_listener();
 }
 
-static weft_value dial_host(void *arg)
-{
-    return weft__dial_any(((host *)arg)->list);
-}
+FIBER(dial_host, weft__dial_any(((host *)arg)->list))
 
 TEST(a_dial_ends_when_its_fiber_is_cancelled_or_interrupted)
 {
-    silent_listener s = open_silent_listener();
+    static const int errors[] = {-ECANCELED, -EINTR, -EPROTO};
+    open_silent_listener();
     host h = {.count = 0};
-    add_address(&h, AF_INET, s.port);
-    add_address(&h, AF_INET, s.port);
-    size_t files = count_open_files();
-    weft_fiber f = weft_spin(dial_host, &h);
-    let_run();
-    ck_assert_int_eq(weft_children(f, NULL, 0), 1);
-    ck_assert_uint_eq(count_open_files(), files + 1);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    assert_nothing_left(files);
-    f = weft_spin(dial_host, &h);
-    let_run();
-    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
-    ck_assert_int_eq(weft_await(f), -EINTR);
-    assert_nothing_left(files);
-    f = weft_spin(dial_host, &h);
-    let_run();
-    ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0);
-    ck_assert_int_eq(weft_await(f), -EPROTO);
+    add_address(&h, AF_INET, silent_port);
+    add_address(&h, AF_INET, silent_port);
+    for (size_t i = 0; i < COUNT_OF(errors); i++) {
+        weft_fiber f = spin_waiting(dial_host, &h);
+        ck_assert_int_eq(weft_children(f, NULL, 0), 1);
+        ck_assert_int_eq(count_descriptors(), files + 1);
+        int rc = i == 0   ? weft_cancel(f)
+                 : i == 1 ? weft_interrupt(f, errors[i])
+                          : weft_raise(f, errors[i], "enough");
+        ck_assert_int_eq(rc, 0);
+        ck_assert_int_eq(weft_await(f), errors[i]);
+        assert_nothing_left();
+    }
     ck_assert_error(-EPROTO, "enough");
-    assert_nothing_left(files);
-    close_silent_listener(&s);
+    close_silent_listener();
 }
 
 TEST(datagrams_reach_the_dialled_address)
@@ -419,8 +382,7 @@ TEST(datagrams_reach_the_dialled_address)
         ck_assert_int_eq(weft_sendto(server, "answer", 6, 0, (struct sockaddr *)&from, bytes), 6);
         ck_assert_int_eq(weft_read(client, data, 8), 6);
         ck_assert_mem_eq(data, "answer", 6);
-        weft_close(server);
-        weft_close(client);
+        close_fd_pair((int[]){server, client});
     }
 }
 
@@ -441,10 +403,8 @@ TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
     for (size_t i = 0; i < COUNT_OF(addrs); i++) {
         int listener = listen_checked("unix", addrs[i]);
         assert_accepts(listener, "unix", addrs[i]);
-        size_t files = count_open_files();
         ck_assert_int_eq(weft_listen("unix", addrs[i]), -EADDRINUSE);
         ck_assert_any_error(-EADDRINUSE);
-        assert_nothing_left(files);
         weft_close(listener);
         ck_assert_int_eq(weft_dial("unix", addrs[i]), -ECONNREFUSED);
         ck_assert_any_error(-ECONNREFUSED);
@@ -606,7 +566,4 @@ TEST(a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed)
         ck_assert(value == (is_interrupted ? -EINTR : -ECANCELED) || is_finished);
     }
     ck_assert_int_eq(weft_await(weft_spin(resolve_name, local)), 0);
-    weft_counters counters;
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
 }

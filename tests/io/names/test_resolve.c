@@ -3,6 +3,7 @@
  * system files. The server is tests/support/dns_server.h. Without c-ares, only the tests that need
  * no server run.
  */
+#include "support/cases.h"
 #include "support/dns_server.h"
 #include "support/suite.h"
 
@@ -10,10 +11,7 @@
 #include "io/names/system_files.h"
 #endif
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <netdb.h>
-#include <pthread.h>
 
 #ifdef WEFT_HAS_CARES
 
@@ -46,61 +44,83 @@ static const dns_entry table[] = {
 };
 
 static dns_server server;
-static const weft_resolver_options *settings;
+static weft_resolver_options settings;
 static char hosts_path[64], resolv_path[64];
 
-static void write_file(char path[64], const char *text)
+static void write_file(char path[64], const char *text, size_t bytes)
 {
-    if (path[0] == '\0')
-        snprintf(path, 64, "/tmp/weft-resolve-%d-%s", (int)getpid(),
-                 path == hosts_path ? "hosts" : "resolv");
     char draft[80]; /* rename, so that the change is detected even with a coarse clock */
     snprintf(draft, sizeof draft, "%s.new", path);
     FILE *file = fopen(draft, "w");
     ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_uint_eq(fwrite(text, 1, bytes, file), bytes);
     ck_assert_int_eq(fclose(file), 0);
     ck_assert_int_eq(rename(draft, path), 0);
 }
 
-/* Start a server. Use hosts and resolv.conf files of the test. */
-static void start_server_with(const weft_resolver_options *more)
+static void write_hosts(const char *text)
 {
-    static weft_resolver_options o;
-    dns_start(&server, table, COUNT_OF(table));
-    write_file(hosts_path, "# none\n");
-    write_file(resolv_path, "options timeout:5\n");
-    o = *more;
-    if (o.servers == NULL)
-        o.servers = server.address;
-    if (o.search == NULL)
-        o.search = "";
-    o.hosts_path = hosts_path;
-    o.resolv_path = resolv_path;
-    ck_assert_int_eq(weft_set_resolver(&o), 0);
-    settings = &o;
+    write_file(hosts_path, text, strlen(text));
 }
 
+static void write_resolv(const char *text)
+{
+    write_file(resolv_path, text, strlen(text));
+}
+
+/* Change some settings. */
+static void configure(weft_resolver_options o)
+{
+    ck_assert_int_eq(weft_set_resolver(&o), 0);
+}
+
+static void set_tries(double timeout_s, int tries)
+{
+    settings.timeout_s = timeout_s;
+    settings.tries = tries;
+    configure(settings);
+}
+
+static void set_servers(const char *servers)
+{
+    weft_resolver_options o = settings;
+    o.servers = servers;
+    configure(o);
+}
+
+/* Start a server. Use hosts and resolv.conf files of the test. */
 static void start_server(void)
 {
-    start_server_with(&(weft_resolver_options){.timeout_s = 10});
+    dns_start(&server, table, COUNT_OF(table));
+    snprintf(hosts_path, 64, "/tmp/weft-resolve-%d-hosts", (int)getpid());
+    snprintf(resolv_path, 64, "/tmp/weft-resolve-%d-resolv", (int)getpid());
+    write_hosts("# none\n");
+    write_resolv("options timeout:5\n");
+    settings = (weft_resolver_options){.servers = server.address,
+                                       .search = "",
+                                       .hosts_path = hosts_path,
+                                       .resolv_path = resolv_path,
+                                       .timeout_s = 10};
+    configure(settings);
 }
 
 static void stop_server(void)
 {
-    weft_counters counters;
+    let_run();
     ck_assert_int_eq(weft_children(weft_main(), NULL, 0), 0);
-    weft_stats(&counters);
-    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_eq(ops_pending(), 0);
     dns_stop(&server);
     unlink(hosts_path);
     unlink(resolv_path);
 }
 
+FIXTURE(start_server, stop_server)
+
 /* Format the addresses, each as "address#port/type". The type is a letter of "?sdr". */
 static const char *addresses_text(const struct addrinfo *list)
 {
     static char text[4096];
+    const char *canonical = list->ai_canonname;
     text[0] = '\0';
     for (; list != NULL; list = list->ai_next) {
         char host[64], port[16], *end = text + strlen(text);
@@ -108,20 +128,26 @@ static const char *addresses_text(const struct addrinfo *list)
                                      sizeof port, NI_NUMERICHOST | NI_NUMERICSERV),
                          0);
         ck_assert_int_eq(list->ai_addr->sa_family, list->ai_family);
+        ck_assert(list->ai_canonname == NULL || list->ai_canonname == canonical);
         snprintf(end, sizeof text - (size_t)(end - text), "%s%s#%s/%c", end > text ? " " : "", host,
                  port, "?sdr"[list->ai_socktype]);
     }
-    return text;
+    return canonical != NULL ? strcat(strcat(text, " = "), canonical) : text;
 }
 
-/* Resolve a name. Return the addresses as text, or the error. */
+/*
+ * Resolve a name. Return the addresses as text, and the canonical name if there is one. Return the
+ * name of the error if the call fails.
+ */
 static const char *resolve_text(const char *host, const char *service, const struct addrinfo *hints)
 {
     struct addrinfo *found = NULL;
     int rc = weft_resolve(host, service, hints, &found);
     if (rc != 0) {
         ck_assert_ptr_null(found);
-        return strerror(-rc);
+        ck_assert_any_error(rc);
+        ck_assert_has(weft_error()->message, host);
+        return strerrorname_np(-rc);
     }
     const char *text = addresses_text(found);
     weft_resolve_free(found);
@@ -142,32 +168,77 @@ static void assert_queries(const char *name, int times)
     ck_assert_int_eq(dns_queries(&server, name), times);
 }
 
-static const struct addrinfo streams = {.ai_socktype = SOCK_STREAM};
-static const struct addrinfo streams_4 = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
-static const struct addrinfo streams_6 = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM};
+#define STREAMS .ai_socktype = SOCK_STREAM
+#define STREAMS_4 .ai_family = AF_INET, .ai_socktype = SOCK_STREAM
+#define STREAMS_6 .ai_family = AF_INET6, .ai_socktype = SOCK_STREAM
 
-/* Assert that text contains a and b. Their order depends on the routes of the machine. */
-static void assert_has_both(const char *text, const char *a, const char *b)
+static const struct addrinfo streams_4 = {STREAMS_4};
+
+/* Assert the IPv4 addresses of a name at port 80, or the error. */
+#define ck_assert_resolves(name, text) ck_assert_str_eq(resolve_text(name, "80", &streams_4), text)
+
+typedef struct lookup_row {
+    const char *host, *service;
+    struct addrinfo hints;
+    const char *text;
+    const char *more; /* a second part; the order depends on the routes of the machine */
+} lookup_row;
+
+static void check_lookups(const lookup_row *rows, size_t count)
 {
-    ck_assert_msg(strstr(text, a) != NULL && strstr(text, b) != NULL, "%s", text);
+    for (const lookup_row *r = rows; r < rows + count; r++) {
+        const char *text = resolve_text(r->host, r->service, &r->hints);
+        if (r->more != NULL)
+            ck_assert_has(text, r->text, r->more);
+        else
+            ck_assert_msg(strcmp(text, r->text) == 0, "%s %s: %s", r->host, r->service, text);
+    }
 }
 
-TEST(a_name_has_the_addresses_of_both_families_from_the_server)
+TEST(the_server_and_the_hints_determine_the_addresses_of_a_name)
 {
-    start_server();
-    const char *text = resolve_text("both.test", "80", &streams);
-    assert_has_both(text, "192.0.2.1#80/s 192.0.2.2#80/s", "2001:db8::1#80/s");
-    ck_assert_str_eq(resolve_text("both.test", "0", &streams_4), "192.0.2.1#0/s 192.0.2.2#0/s");
-    ck_assert_str_eq(resolve_text("BOTH.test.", NULL, &streams_6), "2001:db8::1#0/s");
-    ck_assert_str_eq(resolve_text("six.test", "1", &streams), "2001:db8::6#1/s");
-    ck_assert_int_eq(dns_queries(&server, "six.test"), 2);
-    stop_server();
+    static const lookup_row rows[] = {
+        {"both.test", "80", {STREAMS}, "192.0.2.1#80/s 192.0.2.2#80/s", "2001:db8::1#80/s"},
+        {"both.test", "0", {STREAMS_4}, "192.0.2.1#0/s 192.0.2.2#0/s"},
+        {"BOTH.test.", NULL, {STREAMS_6}, "2001:db8::1#0/s"},
+        {"six.test", "1", {STREAMS}, "2001:db8::6#1/s"},
+        {"four.test", "7", {.ai_protocol = IPPROTO_UDP}, "192.0.2.4#7/d"},
+        {"four.test", "7", {STREAMS, .ai_protocol = IPPROTO_UDP}, "EINVAL"},
+        /* A port may be a service name. */
+        {"four.test", "http", {STREAMS}, "192.0.2.4#80/s"},
+        {"four.test", "http", {STREAMS, .ai_flags = AI_NUMERICSERV}, "ENOENT"},
+        {"four.test", "no-such-service", {STREAMS}, "ENOENT"},
+        /* An alias is followed to the canonical name. */
+        {"alias.test",
+         "80",
+         {STREAMS_4, .ai_flags = AI_CANONNAME},
+         "192.0.2.1#80/s 192.0.2.2#80/s = both.test"},
+        {"four.test", "80", {STREAMS_4, .ai_flags = AI_CANONNAME}, "192.0.2.4#80/s = four.test"},
+        /* IPv4 addresses are mapped on request. */
+        {"four.test", "80", {STREAMS_6, .ai_flags = AI_V4MAPPED}, "::ffff:192.0.2.4#80/s"},
+        {"both.test", "80", {STREAMS_6, .ai_flags = AI_V4MAPPED}, "2001:db8::1#80/s"},
+        {"both.test",
+         "80",
+         {STREAMS_6, .ai_flags = AI_V4MAPPED | AI_ALL},
+         "::ffff:192.0.2.1#80/s ::ffff:192.0.2.2#80/s",
+         "2001:db8::1#80/s"},
+        /* Unknown names and failing servers give different errors. */
+        {"no-such.test", "80", {STREAMS}, "ENOENT"},
+        {"empty.test", "80", {STREAMS}, "ENOENT"},
+        {"four.test", "80", {STREAMS_6}, "ENOENT"},
+        {"..", "80", {STREAMS}, "ENOENT"},
+        {"failing.test", "80", {STREAMS}, "EAGAIN"},
+        {"refusing.test", "80", {STREAMS}, "EIO"},
+        {"broken.test", "80", {STREAMS_4}, "EIO"},
+    };
+    check_lookups(rows, COUNT_OF(rows));
+    ck_assert_int_eq(dns_queries(&server, "six.test"), 2); /* one for each family */
+    ck_assert_int_eq(weft_dial("tcp", "empty.test:80"), -ENOENT);
 }
 
 /* T94 */
 TEST(without_hints_there_is_an_entry_for_each_type)
 {
-    start_server();
     struct addrinfo *found;
     ck_assert_int_eq(weft_resolve("four.test", "7", NULL, &found), 0);
     ck_assert_str_eq(addresses_text(found), "192.0.2.4#7/s 192.0.2.4#7/d 192.0.2.4#7/r");
@@ -175,288 +246,169 @@ TEST(without_hints_there_is_an_entry_for_each_type)
     ck_assert_int_eq(found->ai_next->ai_protocol, IPPROTO_UDP);
     ck_assert_ptr_null(found->ai_canonname);
     weft_resolve_free(found);
-    const struct addrinfo datagrams = {.ai_protocol = IPPROTO_UDP};
-    ck_assert_str_eq(resolve_text("four.test", "7", &datagrams), "192.0.2.4#7/d");
-    const struct addrinfo nonsense = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_UDP};
-    int rc = weft_resolve("four.test", "7", &nonsense, &found);
-    ck_assert_int_eq(rc, -EINVAL);
-    stop_server();
 }
 
-TEST(a_port_may_be_a_service_name)
+TEST(hints_and_services_are_checked_before_the_first_query)
 {
-    start_server();
-    ck_assert_str_eq(resolve_text("four.test", "http", &streams), "192.0.2.4#80/s");
-    const struct addrinfo numeric = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    ck_assert_int_eq(weft_resolve("four.test", "http", &numeric, &found), -ENOENT);
-    ck_assert_int_eq(weft_resolve("four.test", "no-such-service", &streams, &found), -ENOENT);
-    ck_assert_any_error(-ENOENT);
-    ck_assert_int_eq(dns_queries(&server, "four.test"), 2); /* once, for both families */
-    stop_server();
-}
-
-TEST(an_alias_is_followed_to_the_canonical_name)
-{
-    start_server();
-    struct addrinfo *found;
-    const struct addrinfo named = {
-        .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME};
-    ck_assert_int_eq(weft_resolve("alias.test", "80", &named, &found), 0);
-    ck_assert_str_eq(addresses_text(found), "192.0.2.1#80/s 192.0.2.2#80/s");
-    ck_assert_str_eq(found->ai_canonname, "both.test");
-    ck_assert_ptr_null(found->ai_next->ai_canonname);
-    weft_resolve_free(found);
-    ck_assert_int_eq(weft_resolve("four.test", "80", &named, &found), 0);
-    ck_assert_str_eq(found->ai_canonname, "four.test");
-    weft_resolve_free(found);
-    stop_server();
-}
-
-TEST(ipv4_addresses_are_mapped_on_request)
-{
-    start_server();
-    struct addrinfo mapped = streams_6;
-    mapped.ai_flags = AI_V4MAPPED;
-    ck_assert_str_eq(resolve_text("four.test", "80", &mapped), "::ffff:192.0.2.4#80/s");
-    ck_assert_str_eq(resolve_text("both.test", "80", &mapped), "2001:db8::1#80/s");
-    mapped.ai_flags |= AI_ALL;
-    assert_has_both(resolve_text("both.test", "80", &mapped), "2001:db8::1#80/s",
-                    "::ffff:192.0.2.1#80/s ::ffff:192.0.2.2#80/s");
-    stop_server();
-}
-
-TEST(unknown_names_and_failing_servers_give_different_errors)
-{
-    start_server();
-    static const struct {
-        const char *name;
-        int code;
-    } cases[] = {
-        {"no-such.test", -ENOENT}, {"empty.test", -ENOENT}, {"failing.test", -EAGAIN},
-        {"refusing.test", -EIO},   {"..", -ENOENT},
+    static const lookup_row rows[] = {
+        {"four.test", NULL, {.ai_flags = AI_IDN}, "EINVAL"}, /* only the C library supports this */
+        {"four.test", NULL, {.ai_family = 4711}, "EINVAL"},
+        {"four.test", NULL, {.ai_flags = AI_NUMERICHOST}, "ENOENT"},
+        {"four.test", "no-such-service", {STREAMS}, "ENOENT"},
+        /* localhost is the loopback address without being listed. */
+        {"localhost", "80", {STREAMS_4}, "127.0.0.1#80/s"},
+        {"localhost", "80", {STREAMS_6}, "::1#80/s"},
     };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct addrinfo *found = NULL;
-        int rc = weft_resolve(cases[i].name, "80", &streams, &found);
-        ck_assert_msg(rc == cases[i].code, "%s: %d", cases[i].name, rc);
-        ck_assert_ptr_null(found);
-        ck_assert_any_error(rc);
-        ck_assert_ptr_nonnull(strstr(weft_error()->message, cases[i].name));
-    }
-    ck_assert_str_eq(resolve_text("broken.test", "80", &streams_4), strerror(EIO));
-    ck_assert_int_eq(weft_dial("tcp", "empty.test:80"), -ENOENT);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_6), strerror(ENOENT));
-    stop_server();
+    check_lookups(rows, COUNT_OF(rows));
+    ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
 }
 
 /* The server answers AAAA without records, and does not answer A. */
 TEST(a_name_is_not_reported_missing_if_one_family_was_not_answered)
 {
-    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
-    ck_assert_str_eq(resolve_text("half.test", "80", &streams), strerror(EAGAIN));
-    ck_assert_str_eq(resolve_text("half.test", "80", &streams_6), strerror(ENOENT));
-    stop_server();
+    set_tries(0.01, 2);
+    static const lookup_row rows[] = {{"half.test", "80", {STREAMS}, "EAGAIN"},
+                                      {"half.test", "80", {STREAMS_6}, "ENOENT"}};
+    check_lookups(rows, COUNT_OF(rows));
 }
 
 TEST(a_query_is_repeated_if_the_server_does_not_answer)
 {
-    start_server_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
-    ck_assert_str_eq(resolve_text("slow.test", "80", &streams_4), "192.0.2.5#80/s");
+    set_tries(0.05, 8);
+    ck_assert_resolves("slow.test", "192.0.2.5#80/s");
     ck_assert_int_ge(dns_queries(&server, "slow.test"), 2);
-    stop_server();
 }
 
-TEST(no_answer_is_an_error_after_all_tries)
+/* A response that does not match the query is not an answer. */
+TEST(no_answer_is_an_error_after_all_tries_and_leaves_no_descriptor_open)
 {
-    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 3});
-    ck_assert_str_eq(resolve_text("silent.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_any_error(-EAGAIN);
-    assert_queries("silent.test", 3);
-    stop_server();
+    set_tries(0.01, 2);
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
+    int files = count_descriptors();
+    static const char *const names[] = {"silent.test", "wrong-id.test", "noise.test", "other.test"};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        ck_assert_resolves(names[i], "EAGAIN");
+        assert_queries(names[i], 2);
+        ck_assert_int_eq(count_descriptors(), files);
+    }
 }
 
 TEST(the_next_server_is_queried_if_one_is_unreachable)
 {
-    start_server_with(&(weft_resolver_options){.servers = "127.0.0.1:1", .timeout_s = 10});
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), strerror(EAGAIN));
+    set_servers("127.0.0.1:1");
+    ck_assert_resolves("four.test", "EAGAIN");
     char servers[64];
     snprintf(servers, sizeof servers, "127.0.0.1:1,%s", server.address);
-    weft_resolver_options o = *settings;
-    o.servers = servers;
-    ck_assert_int_eq(weft_set_resolver(&o), 0);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    stop_server();
-}
-
-TEST(a_response_that_does_not_match_the_query_is_ignored)
-{
-    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
-    static const char *const names[] = {"wrong-id.test", "noise.test", "other.test"};
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        ck_assert_str_eq(resolve_text(names[i], "80", &streams_4), strerror(EAGAIN));
-        assert_queries(names[i], 2);
-    }
-    stop_server();
+    set_servers(servers);
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(a_truncated_answer_is_requested_over_tcp)
 {
-    start_server();
-    const char *text = resolve_text("long.test", "80", &streams);
-    assert_has_both(text, "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s", "2001:db8::a#80/s");
+    static const lookup_row rows[] = {
+        {"long.test",
+         "80",
+         {STREAMS},
+         "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s",
+         "2001:db8::a#80/s"},
+    };
+    check_lookups(rows, 1);
     ck_assert_int_eq(atomic_load(&server.asked->tcp), 2);
-    ck_assert_str_eq(resolve_text("hanging.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    stop_server();
+    ck_assert_resolves("hanging.test", "EAGAIN");
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(the_hosts_file_has_priority_and_is_reread_after_a_change)
 {
-    start_server();
-    write_file(hosts_path, "10.0.0.1 Four.test first # four\n"
-                           "# 10.0.0.2 four.test\n"
-                           "\t10.0.0.3\tother\tFOUR.TEST\n"
-                           "fd00::4 four.test\nnonsense four.test\n10.0.0.5 four.test.org\n"
-                           "::ffff:10.0.0.6 four.test"); /* no final newline */
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4),
-                     "10.0.0.1#80/s 10.0.0.3#80/s 10.0.0.6#80/s");
-    ck_assert_str_eq(resolve_text("first", "80", &streams), "10.0.0.1#80/s");
-    assert_has_both(resolve_text("four.test", "80", &streams), "10.0.0.1#80/s", "fd00::4#80/s");
-    struct addrinfo *found;
-    struct addrinfo named = streams_4;
-    named.ai_flags = AI_CANONNAME;
-    ck_assert_int_eq(weft_resolve("other", NULL, &named, &found), 0);
-    ck_assert_str_eq(found->ai_canonname, "other");
-    weft_resolve_free(found);
+    static const lookup_row rows[] = {
+        {"four.test", "80", {STREAMS_4}, "10.0.0.1#80/s 10.0.0.3#80/s 10.0.0.6#80/s"},
+        {"four.test", "80", {STREAMS}, "10.0.0.1#80/s", "fd00::4#80/s"},
+        {"first", "80", {STREAMS}, "10.0.0.1#80/s"},
+        {"other", "80", {STREAMS_4, .ai_flags = AI_CANONNAME}, "10.0.0.3#80/s = other"},
+        {"both.test", NULL, {STREAMS_6}, "2001:db8::1#0/s"},
+        /* For IPv4, ::1 is 127.0.0.1. */
+        {"six-loop", "80", {STREAMS_4}, "127.0.0.1#80/s"},
+        {"both-loops", "80", {STREAMS_4}, "127.0.0.1#80/s"},
+        {"six-loop", "80", {STREAMS_6}, "::1#80/s"},
+    };
+    write_hosts("10.0.0.1 Four.test first # four\n"
+                "# 10.0.0.2 four.test\n"
+                "127.0.0.1 both-loops\n::1 both-loops six-loop\n127.0.0.1 both-loops\n"
+                "\t10.0.0.3\tother\tFOUR.TEST\n"
+                "fd00::4 four.test\nnonsense four.test\n10.0.0.5 four.test.org\n"
+                "::ffff:10.0.0.6 four.test"); /* no final newline */
+    check_lookups(rows, COUNT_OF(rows));
     ck_assert_int_eq(dns_queries(&server, "four.test"), 0);
-    ck_assert_str_eq(resolve_text("both.test", NULL, &streams_6), "2001:db8::1#0/s");
-    write_file(hosts_path, "10.0.0.7 four.test\n");
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "10.0.0.7#80/s");
+    write_hosts("10.0.0.7 four.test\n");
+    ck_assert_resolves("four.test", "10.0.0.7#80/s");
     unlink(hosts_path);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    stop_server();
-}
-
-TEST(the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4)
-{
-    start_server();
-    write_file(hosts_path, "127.0.0.1 both-loops\n::1 both-loops six-loop\n127.0.0.1 both-loops\n");
-    ck_assert_str_eq(resolve_text("six-loop", "80", &streams_4), "127.0.0.1#80/s");
-    ck_assert_str_eq(resolve_text("both-loops", "80", &streams_4), "127.0.0.1#80/s");
-    ck_assert_str_eq(resolve_text("six-loop", "80", &streams_6), "::1#80/s");
-    stop_server();
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines)
 {
-    start_server();
-    int fd = open(hosts_path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     static const char text[] = "\0\0\n10.0.0.1 one.test\0\n\0 10.0.0.2 two.test\n";
-    ck_assert_int_eq(write(fd, text, sizeof text - 1), sizeof text - 1);
-    close(fd);
-    ck_assert_str_eq(resolve_text("one.test", "80", &streams_4), "10.0.0.1#80/s");
-    ck_assert_str_eq(resolve_text("two.test", "80", &streams_4), "10.0.0.2#80/s");
-    stop_server();
-}
-
-static weft_value sleep_long(void *arg)
-{
-    (void)arg;
-    return weft_sleep(1000);
+    write_file(hosts_path, text, sizeof text - 1);
+    ck_assert_resolves("one.test", "10.0.0.1#80/s");
+    ck_assert_resolves("two.test", "10.0.0.2#80/s");
 }
 
 TEST(names_can_be_resolved_after_a_shutdown)
 {
-    start_server();
-    weft_go(sleep_long, NULL);
+    weft_go(sleep_forever, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    stop_server();
-}
-
-TEST(localhost_is_the_loopback_address_without_being_listed)
-{
-    start_server();
-    ck_assert_str_eq(resolve_text("localhost", "80", &streams_4), "127.0.0.1#80/s");
-    ck_assert_str_eq(resolve_text("localhost", "80", &streams_6), "::1#80/s");
-    ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
-    stop_server();
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(search_domains_apply_to_a_name_without_a_dot)
 {
-    start_server_with(&(weft_resolver_options){.search = "first.test second.test"});
-    struct addrinfo *found, named = streams_4;
-    named.ai_flags = AI_CANONNAME;
-    ck_assert_int_eq(weft_resolve("www", "80", &named, &found), 0);
-    ck_assert_str_eq(addresses_text(found), "192.0.2.18#80/s");
-    ck_assert_str_eq(found->ai_canonname, "www.second.test");
-    weft_resolve_free(found);
-    ck_assert_str_eq(resolve_text("www.", "80", &streams_4), strerror(ENOENT));
-    stop_server();
+    settings.search = "first.test second.test";
+    configure(settings);
+    static const lookup_row rows[] = {
+        {"www", "80", {STREAMS_4, .ai_flags = AI_CANONNAME}, "192.0.2.18#80/s = www.second.test"},
+        {"www.", "80", {STREAMS_4}, "ENOENT"}};
+    check_lookups(rows, COUNT_OF(rows));
 }
 
 TEST(the_options_in_resolv_conf_apply_and_are_reread)
 {
-    start_server();
-    weft_resolver_options long_timeout = *settings, short_timeout = *settings;
-    short_timeout.search = long_timeout.search = NULL;
-    short_timeout.timeout_s = 0.01;
-    write_file(resolv_path, "; ours\nsearch second.test\noptions rotate attempts:1\n");
-    ck_assert_int_eq(weft_set_resolver(&long_timeout), 0);
-    ck_assert_str_eq(resolve_text("www", "80", &streams_4), "192.0.2.18#80/s");
-    ck_assert_int_eq(weft_set_resolver(&short_timeout), 0);
-    ck_assert_str_eq(resolve_text("silent.test.", "80", &streams_4), strerror(EAGAIN));
+    settings.search = NULL;
+    write_resolv("; ours\nsearch second.test\noptions rotate attempts:1\n");
+    configure(settings);
+    ck_assert_resolves("www", "192.0.2.18#80/s");
+    set_tries(0.01, 0);
+    ck_assert_resolves("silent.test.", "EAGAIN");
     assert_queries("silent.test", 1);
-    write_file(resolv_path, "search silent.test\noptions attempts:3\n");
-    ck_assert_str_eq(resolve_text("silent.test.", "80", &streams_4), strerror(EAGAIN));
+    write_resolv("search silent.test\noptions attempts:3\n");
+    ck_assert_resolves("silent.test.", "EAGAIN");
     assert_queries("silent.test", 4);
-    ck_assert_str_eq(resolve_text("a", "80", &streams_4), strerror(EAGAIN));
+    ck_assert_resolves("a", "EAGAIN");
     assert_queries("a.silent.test", 3);
     ck_assert_int_eq(setenv("RES_OPTIONS", "attempts:2", 1), 0);
-    write_file(resolv_path, "\n");
-    ck_assert_str_eq(resolve_text("silent.test.", "80", &streams_4), strerror(EAGAIN));
+    write_resolv("\n");
+    ck_assert_resolves("silent.test.", "EAGAIN");
     assert_queries("silent.test", 6);
-    stop_server();
+}
+
+static void check_wrong_servers(const char *servers)
+{
+    ck_assert_msg(weft_set_resolver(&(weft_resolver_options){.servers = servers}) == -EINVAL,
+                  "'%s'", servers);
+    ck_assert_any_error(-EINVAL);
 }
 
 TEST(invalid_settings_are_refused_and_change_nothing)
 {
-    start_server();
-    static const char *const wrong[] = {
-        "",         "nobody",          "127.0.0.1:",  "127.0.0.1:0",  "[::1", "[::1]53",
-        "1.2.3.4,", "127.0.0.1:99999", "[127.0.0.1]", "127.0.0.1:5x", "::1:", "127.0.0.1 "};
-    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        weft_resolver_options o = {.servers = wrong[i]};
-        ck_assert_msg(weft_set_resolver(&o) == -EINVAL, "'%s'", wrong[i]);
-        ck_assert_any_error(-EINVAL);
-    }
+    EACH_TEXT(check_wrong_servers, "", "nobody", "127.0.0.1:", "127.0.0.1:0", "[::1", "[::1]53",
+              "1.2.3.4,", "127.0.0.1:99999", "[127.0.0.1]", "127.0.0.1:5x", "::1:", "127.0.0.1 ");
     ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.timeout_s = -1}), -EINVAL);
     ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.timeout_s = NAN}), -EINVAL);
     ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.tries = -1}), -EINVAL);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    static const char *const right[] = {"::1", "[::1]", "[::1]:5353,127.0.0.1", "10.0.0.1:53"};
-    for (size_t i = 0; i < COUNT_OF(right); i++)
-        ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.servers = right[i]}), 0);
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
+    EACH_TEXT(set_servers, "::1", "[::1]", "[::1]:5353,127.0.0.1", "10.0.0.1:53");
     ck_assert_int_eq(weft_set_resolver(NULL), 0);
     ck_assert_int_eq(weft_set_resolver(NULL), 0);
-    stop_server();
-}
-
-TEST(hints_that_only_the_c_library_supports_are_refused_with_custom_servers)
-{
-    start_server();
-    struct addrinfo *found = NULL, hints = {.ai_flags = AI_IDN};
-    ck_assert_int_eq(weft_resolve("four.test", NULL, &hints, &found), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    hints = (struct addrinfo){.ai_family = 4711};
-    ck_assert_int_eq(weft_resolve("four.test", NULL, &hints, &found), -EINVAL);
-    hints = (struct addrinfo){.ai_flags = AI_NUMERICHOST};
-    ck_assert_int_eq(weft_resolve("four.test", NULL, &hints, &found), -ENOENT);
-    ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
-    stop_server();
 }
 
 /* Concurrent and interrupted lookups. */
@@ -472,53 +424,51 @@ static weft_value run_lookup(void *arg)
 {
     lookup *a = arg;
     struct addrinfo *found = NULL;
-    const char *service = a->service != NULL ? a->service : "80";
-    a->rc = weft_resolve(a->name, service, &streams_4, &found);
+    a->rc = weft_resolve(a->name, a->service != NULL ? a->service : "80", &streams_4, &found);
     if (a->rc == 0 && found != NULL)
         snprintf(a->text, sizeof a->text, "%s", addresses_text(found));
     weft_resolve_free(found);
     return a->rc;
 }
 
+/* Start a lookup. Wait until the server has received its query. */
+static weft_fiber spin_lookup(lookup *a)
+{
+    int before = dns_queries(&server, a->name);
+    weft_fiber f = weft_spin(run_lookup, a);
+    await_queries(a->name, before + 1);
+    return f;
+}
+
 #define LOOKUPS 500
 
 TEST(five_hundred_concurrent_lookups_each_get_their_own_answer)
 {
-    start_server_with(&(weft_resolver_options){.timeout_s = 1, .tries = 5});
     static lookup lookups[LOOKUPS];
-    static const char *const names[] = {"four.test", "both.test", "no-such.test", "long.test",
-                                        "alias.test"};
+    static const char *const cases[][2] = {
+        {"four.test", "192.0.2.4#80/s"},
+        {"both.test", "192.0.2.1#80/s 192.0.2.2#80/s"},
+        {"no-such.test", ""},
+        {"long.test", "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s"},
+        {"alias.test", "192.0.2.1#80/s 192.0.2.2#80/s"}};
+    set_tries(1, 5);
     for (size_t i = 0; i < LOOKUPS; i++) {
-        lookups[i].name = names[i % COUNT_OF(names)];
+        lookups[i].name = cases[i % COUNT_OF(cases)][0];
         ck_assert_uint_ne(weft_spin(run_lookup, &lookups[i]), 0);
     }
     while (weft_await_children() != 0) /* -ENOENT of the lookups of unknown names */
-        continue;
+        weft_error_clear();
     for (size_t i = 0; i < LOOKUPS; i++) {
-        static const char *const texts[] = {"192.0.2.4#80/s", "192.0.2.1#80/s 192.0.2.2#80/s", "",
-                                            "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s",
-                                            "192.0.2.1#80/s 192.0.2.2#80/s"};
-        const char *text = texts[i % COUNT_OF(names)];
+        const char *text = cases[i % COUNT_OF(cases)][1];
         ck_assert_int_eq(lookups[i].rc, *text != '\0' ? 0 : -ENOENT);
         ck_assert_str_eq(lookups[i].text, text);
     }
-    stop_server();
-}
-
-/* Count the open descriptors. */
-static size_t count_open_files(void)
-{
-    size_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
 }
 
 TEST(a_deadline_before_the_answer_leaks_nothing)
 {
-    start_server();
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    size_t files = count_open_files();
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
+    int files = count_descriptors();
     for (int i = 0; i < 5; i++) { /* T94 */
         struct addrinfo *found = NULL;
         int rc = 1;
@@ -526,61 +476,44 @@ TEST(a_deadline_before_the_answer_leaks_nothing)
             ck_assert_int_eq(weft_resolve("silent.test", "80", NULL, &found), -ECANCELED);
         }
         ck_assert_int_eq(rc, -ETIMEDOUT);
+        WEFT_CANCEL_AFTER(i == 0 ? 0 : 0.002, rc) {
+            ck_assert_int_eq(weft_dial("tcp", "silent.test:80"), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
         ck_assert_ptr_null(found);
         let_run();
         ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-        ck_assert_uint_eq(count_open_files(), files);
+        ck_assert_int_eq(count_descriptors(), files);
     }
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    stop_server();
-}
-
-TEST(a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open)
-{
-    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    size_t files = count_open_files();
-    ck_assert_str_eq(resolve_text("silent.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_uint_eq(count_open_files(), files);
-    stop_server();
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(a_late_answer_is_not_given_to_the_next_lookup)
 {
-    start_server();
     lookup late = {.name = "held.test"}, other = {.name = "silent.test"};
-    weft_fiber f = weft_spin(run_lookup, &late),
-               g = weft_spin(run_lookup, &other); /* keeps the resolver active */
-    await_queries("held.test", 1);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_fiber f = spin_lookup(&late), g = spin_lookup(&other); /* keeps the resolver active */
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     /* The server now sends the answer for held.test, then the answer for four.test. */
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
     ck_assert_int_eq(late.rc, -ECANCELED);
     ck_assert_int_eq(weft_interrupt(g, -7), 0);
     ck_assert_int_eq(weft_await(g), -7);
-    let_run();
-    stop_server();
 }
 
 TEST(of_two_lookups_of_one_name_one_can_be_cancelled)
 {
-    start_server();
     lookup one = {.name = "held.test"}, two = {.name = "held.test"};
-    weft_fiber f = weft_spin(run_lookup, &one), g = weft_spin(run_lookup, &two);
-    await_queries("held.test", 2);
+    weft_fiber f = spin_lookup(&one), g = spin_lookup(&two);
     weft_stop(f, 0);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
     ck_assert_int_eq(weft_await(g), 0);
     ck_assert_str_eq(two.text, "192.0.2.6#80/s");
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(one.rc, -ECANCELED);
-    stop_server();
 }
 
 TEST(a_lookup_can_be_interrupted_at_any_time)
 {
-    start_server();
     for (int i = 0; i < 300; i++) {
         lookup a = {.name = i % 3 == 0 ? "silent.test" : i % 3 == 1 ? "four.test" : "long.test"};
         a.service = i % 5 == 0 ? "http" : NULL; /* a service name needs a worker */
@@ -593,26 +526,19 @@ TEST(a_lookup_can_be_interrupted_at_any_time)
         weft_value value = weft_await(f);
         ck_assert(value == (is_interrupted ? -EINTR : -ECANCELED) || value == 0);
     }
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    let_run();
-    stop_server();
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(lookups_in_progress_keep_the_settings_they_started_with)
 {
-    start_server();
     lookup a = {.name = "held.test"};
-    weft_fiber f = weft_spin(run_lookup, &a);
-    await_queries("held.test", 1);
-    weft_resolver_options o = *settings;
-    o.servers = "127.0.0.1:1";
-    ck_assert_int_eq(weft_set_resolver(&o), 0);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_int_eq(weft_set_resolver(settings), 0);
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    weft_fiber f = spin_lookup(&a);
+    set_servers("127.0.0.1:1");
+    ck_assert_resolves("four.test", "EAGAIN");
+    configure(settings);
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_str_eq(a.text, "192.0.2.6#80/s");
-    stop_server();
 }
 
 static weft_value run_shielded_lookup(void *arg)
@@ -626,19 +552,17 @@ static weft_value run_shielded_lookup(void *arg)
 /* The fiber that runs the lookups is a child of main too. */
 TEST(a_lookup_in_a_shield_survives_the_end_of_all_children)
 {
-    start_server_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
+    set_tries(0.05, 8);
     lookup a = {.name = "slow.test"};
     weft_spin(run_shielded_lookup, &a);
     await_queries("slow.test", 1);
     ck_assert_int_eq(weft_terminate_children(10), 0);
     ck_assert_int_eq(a.rc, 0);
     ck_assert_str_eq(a.text, "192.0.2.5#80/s");
-    stop_server();
 }
 
 TEST(main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon)
 {
-    start_server();
     lookup a = {.name = "four.test"}, b = {.name = "silent.test"};
     weft_fiber daemon =
         weft_spin_with(run_lookup, &b, &(weft_spin_options){.is_daemon = true, .name = "daemon"});
@@ -646,183 +570,143 @@ TEST(main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon)
     ck_assert_int_eq(weft_suspend(), 0);
     ck_assert_str_eq(a.text, "192.0.2.4#80/s");
     ck_assert_int_eq(weft_state_of(daemon), WEFT_WAITING);
-    weft_cancel(daemon);
-    ck_assert_int_eq(weft_await(daemon), -ECANCELED);
-    let_run();
-    stop_server();
+    ck_assert_int_eq(cancel_and_await(daemon), -ECANCELED);
 }
 
 TEST(a_fiber_with_the_smallest_stack_can_resolve_a_name)
 {
-    start_server();
     lookup a = {.name = "long.test"};
     weft_fiber f = weft_spin_with(run_lookup, &a, &(weft_spin_options){.stack_bytes = 16 << 10});
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_str_eq(a.text, "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s");
-    stop_server();
 }
 
 static void *resolve_and_end_thread(void *arg)
 {
     static lookup done = {.name = "four.test"}, open = {.name = "silent.test"};
-    (void)arg;
-    if (weft_set_resolver(settings) != 0 || run_lookup(&done) != 0)
+    if (weft_set_resolver(&settings) != 0 || run_lookup(&done) != 0)
         return "the lookup failed";
-    int before = dns_queries(&server, "silent.test");
-    weft_spin(run_lookup, &open);
-    await_queries("silent.test", before + 1);
+    spin_lookup(&open);
     return NULL;
 }
 
 TEST(a_thread_may_end_during_a_lookup)
 {
-    start_server();
-    size_t files = 0;
+    int files = 0;
     for (int i = 0; i < 5; i++) {
-        pthread_t thread;
-        void *wrong;
-        ck_assert_int_eq(pthread_create(&thread, NULL, resolve_and_end_thread, NULL), 0);
-        ck_assert_int_eq(pthread_join(thread, &wrong), 0);
-        ck_assert_msg(wrong == NULL, "%s", (const char *)wrong);
+        ck_assert_ptr_null(join_thread(start_thread(resolve_and_end_thread, NULL)));
         if (i == 0)
-            files = count_open_files();
-        ck_assert_uint_eq(count_open_files(), files);
+            files = count_descriptors();
+        ck_assert_int_eq(count_descriptors(), files);
     }
-    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    stop_server();
-}
-
-static int return_during_a_lookup(void)
-{
-    static lookup open = {.name = "silent.test"};
-    if (weft_set_resolver(settings) != 0)
-        return 3;
-    weft_spin(run_lookup, &open);
-    await_queries("silent.test", 1);
-    return 5;
+    ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
 TEST(a_process_may_end_during_a_lookup)
 {
-    static weft_resolver_options o;
-    dns_start(&server, table, COUNT_OF(table));
-    o = (weft_resolver_options){.servers = server.address, .timeout_s = 10};
-    settings = &o;
-    ck_assert_quiet(run_apart(return_during_a_lookup), 5);
-    dns_stop(&server);
-}
-
-/*
- * Dialling.
- */
-
-static int listen_at(const char *addr, int *port)
-{
-    int fd = weft_listen("tcp", addr);
-    struct sockaddr_in6 at;
-    socklen_t bytes = sizeof at;
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
-        return -1;
-    *port = ntohs(at.sin6_port); /* at the same offset for IPv4 */
-    return fd;
+    static lookup open = {.name = "silent.test"};
+    int status;
+    pid_t pid = weft_fork();
+    if (pid == 0) {
+        spin_lookup(&open);
+        exit(5);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 5);
 }
 
 /* T95: the IPv6 address is refused or has no route, the IPv4 address works */
 TEST(a_dial_tries_the_addresses_of_a_name_until_one_works)
 {
-    start_server();
-    int port, listener = listen_at("127.0.0.1:0", &port);
-    char addr[64];
-    ck_assert_int_ge(listener, 0);
+    struct sockaddr_in at;
+    socklen_t bytes = sizeof at;
+    int listener = weft_listen("tcp", "127.0.0.1:0");
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
     static const char *const names[] = {"local.test", "dead.test"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
-        snprintf(addr, sizeof addr, "%s:%d", names[i], port);
+        char addr[64];
+        snprintf(addr, sizeof addr, "%s:%d", names[i], ntohs(at.sin_port));
         int client = weft_dial("tcp", addr);
         ck_assert_msg(client >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
-        int conn = weft_accept(listener, NULL, NULL);
-        ck_assert_int_ge(conn, 0);
-        weft_close(client);
-        weft_close(conn);
+        close_fd_pair((int[]){client, weft_accept(listener, NULL, NULL)});
     }
-    snprintf(addr, sizeof addr, "no-such.test:%d", port);
-    ck_assert_int_eq(weft_dial("tcp", addr), -ENOENT);
+    ck_assert_int_eq(weft_dial("tcp", "no-such.test:80"), -ENOENT);
     ck_assert_int_eq(weft_dial("tcp", "four.test:no-such-service"), -ENOENT);
     weft_close(listener);
-    stop_server();
-}
-
-TEST(a_dial_can_be_cancelled_during_its_lookup)
-{
-    start_server();
-    int rc = 1;
-    WEFT_CANCEL_AFTER(0.01, rc) {
-        ck_assert_int_eq(weft_dial("tcp", "silent.test:80"), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    let_run();
-    stop_server();
 }
 
 /* Internal functions. */
 
-static bool is_resolved_by_weft(const char *nsswitch, const char *gai, const char *resolv,
-                                const char *name)
+/* True if weft looks for a name itself, with these lines of nsswitch.conf. */
+static bool is_searched_with(const char *nsswitch, const char *name)
 {
-    weft__sources s = weft__sources_read(nsswitch, gai, resolv);
+    weft__sources s = weft__sources_read(nsswitch, NULL, NULL);
     return weft__sources_suffice(&s, name);
+}
+
+static void check_own_source(const char *nsswitch)
+{
+    ck_assert_msg(is_searched_with(nsswitch, "www.example.org"), "%s", nsswitch);
+}
+
+static void check_foreign_source(const char *nsswitch)
+{
+    ck_assert_msg(!is_searched_with(nsswitch, "www.example.org"), "%s", nsswitch);
+}
+
+static void check_foreign_name(const char *name, const char *sources)
+{
+    char nsswitch[256];
+    snprintf(nsswitch, sizeof nsswitch, "hosts: files %s dns\n", sources);
+    ck_assert_msg(!is_searched_with(nsswitch, name), "%s", name);
 }
 
 TEST(names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_configured)
 {
-    static const char *const ours[] = {
-        "hosts: files dns\n",
-        "# hosts: nis\nhosts:\tfiles  dns # nis\n",
-        "passwd: nis\n",
-        "",
-        "hosts:files mdns4_minimal [NOTFOUND=return] dns\n",
-        "hosts: files mymachines myhostname dns",
-    };
-    for (size_t i = 0; i < COUNT_OF(ours); i++)
-        ck_assert_msg(is_resolved_by_weft(ours[i], NULL, NULL, "www.example.org"), "%s", ours[i]);
-    static const char *const theirs[] = {
-        "hosts: files resolve [!UNAVAIL=return] dns\n", "hosts: dns files\n", "hosts: files\n",
-        "hosts: files [NOTFOUND=return] dns\n",         "hosts: nis dns\n",   "hosts: mdns4 dns\n",
-    };
-    for (size_t i = 0; i < COUNT_OF(theirs); i++)
-        ck_assert_msg(!is_resolved_by_weft(theirs[i], NULL, NULL, "www.example.org"), "%s",
-                      theirs[i]);
-    const char *debian = "hosts: files mdns4_minimal [NOTFOUND=return] dns\n";
-    ck_assert(!is_resolved_by_weft(debian, NULL, NULL, "printer.local"));
-    ck_assert(!is_resolved_by_weft(debian, NULL, NULL, "Printer.Local."));
-    ck_assert(is_resolved_by_weft(debian, NULL, NULL, "local.org"));
-    ck_assert(!is_resolved_by_weft("hosts: files mymachines dns", NULL, NULL, "box"));
+    EACH_TEXT(check_own_source, "hosts: files dns\n", "# hosts: nis\nhosts:\tfiles  dns # nis\n",
+              "passwd: nis\n", "", "hosts:files mdns4_minimal [NOTFOUND=return] dns\n",
+              "hosts: files mymachines myhostname dns");
+    EACH_TEXT(check_foreign_source, "hosts: files resolve [!UNAVAIL=return] dns\n",
+              "hosts: dns files\n", "hosts: files\n", "hosts: files [NOTFOUND=return] dns\n",
+              "hosts: nis dns\n", "hosts: mdns4 dns\n");
+    EACH_PAIR(check_foreign_name, "printer.local -> mdns4_minimal [NOTFOUND=return]",
+              "Printer.Local. -> mdns4_minimal [NOTFOUND=return]", "box -> mymachines",
+              "_gateway -> myhostname", "a.localhost -> myhostname");
+    ck_assert(is_searched_with("hosts: files mdns4_minimal [NOTFOUND=return] dns\n", "local.org"));
     char own[256] = "";
     ck_assert_int_eq(gethostname(own, sizeof own - 1), 0);
-    ck_assert(!is_resolved_by_weft("hosts: files myhostname dns", NULL, NULL, own));
-    ck_assert(!is_resolved_by_weft("hosts: files myhostname dns", NULL, NULL, "_gateway"));
-    ck_assert(!is_resolved_by_weft("hosts: files myhostname dns", NULL, NULL, "a.localhost"));
-    ck_assert(is_resolved_by_weft(NULL, "# label\n\n", "nameserver fe80::1\n", "a.org"));
-    ck_assert(!is_resolved_by_weft(NULL, "# x\nprecedence ::ffff:0:0/96  100\n", NULL, "a.org"));
-    ck_assert(!is_resolved_by_weft(NULL, NULL, "search a\n nameserver fe80::1%eth0\n", "a.org"));
-}
-
-static void assert_resolv_options(const char *text, int timeout_ms, int tries, bool uses_tcp)
-{
-    weft__resolv_options p = weft__resolv_options_read(text);
-    ck_assert_int_eq(p.timeout_ms, timeout_ms);
-    ck_assert_int_eq(p.tries, tries);
-    ck_assert_int_eq(p.uses_tcp, uses_tcp);
+    check_foreign_name(own, "myhostname");
+    static const char *const files[][2] = {
+        {"# label\n\n", "nameserver fe80::1\n"},
+        {"# x\nprecedence ::ffff:0:0/96  100\n", NULL},
+        {NULL, "search a\n nameserver fe80::1%eth0\n"},
+    };
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        weft__sources s = weft__sources_read(NULL, files[i][0], files[i][1]);
+        ck_assert_int_eq(weft__sources_suffice(&s, "a.org"), i == 0);
+    }
 }
 
 TEST(options_of_resolv_conf_are_read_within_their_limits)
 {
+    static const struct {
+        const char *text;
+        int timeout_ms, tries;
+        bool uses_tcp;
+    } rows[] = {
+        {NULL, 5000, 2},
+        {"options timeout:2 attempts:3\n", 2000, 3},
+        {"options timeout:2\n options use-vc attempts:4 # timeout:9\n", 2000, 4, true},
+        {"options timeout:0 attempts:99999999999\n", 1000, 5},
+        {"options timeout: attempts:x\n;options timeout:3\n", 5000, 2},
+    };
     unsetenv("RES_OPTIONS");
-    assert_resolv_options(NULL, 5000, 2, false);
-    assert_resolv_options("options timeout:2 attempts:3\n", 2000, 3, false);
-    assert_resolv_options("options timeout:2\n options use-vc attempts:4 # timeout:9\n", 2000, 4,
-                          true);
-    assert_resolv_options("options timeout:0 attempts:99999999999\n", 1000, 5, false);
-    assert_resolv_options("options timeout: attempts:x\n;options timeout:3\n", 5000, 2, false);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        weft__resolv_options p = weft__resolv_options_read(rows[i].text);
+        ck_assert_int_eq(p.timeout_ms, rows[i].timeout_ms);
+        ck_assert_int_eq(p.tries, rows[i].tries);
+        ck_assert_int_eq(p.uses_tcp, rows[i].uses_tcp);
+    }
 }
 
 /* Format the search domains, each with a comma, then ndots. */
@@ -839,14 +723,19 @@ static const char *search_text(const char *own, const char *resolv)
     return text;
 }
 
+static void check_search(const char *resolv, const char *expected)
+{
+    ck_assert_str_eq(search_text(NULL, resolv), expected);
+}
+
 TEST(search_domains_are_those_of_the_last_search_or_domain_line)
 {
     unsetenv("RES_OPTIONS");
     unsetenv("LOCALDOMAIN");
-    ck_assert_str_eq(search_text(NULL, "search a.org  b.org # c\n"), "a.org,b.org,1");
-    ck_assert_str_eq(search_text(NULL, "search a.org b.org\ndomain c.org d.org\n"), "c.org,1");
-    ck_assert_str_eq(search_text(NULL, "domain c.org\nsearch a.org\tb.org"), "a.org,b.org,1");
-    ck_assert_str_eq(search_text(NULL, "search a.org\noptions ndots:0\n"), "a.org,0");
+    EACH_PAIR(check_search, "search a.org  b.org # c\n -> a.org,b.org,1",
+              "search a.org b.org\ndomain c.org d.org\n -> c.org,1",
+              "domain c.org\nsearch a.org\tb.org -> a.org,b.org,1",
+              "search a.org\noptions ndots:0\n -> a.org,0");
     ck_assert_str_eq(search_text("", "search a.org\noptions ndots:99\n"), "15");
     ck_assert_str_eq(search_text(" x.org, y.org ", "search a.org\n"), "x.org,y.org,1");
     ck_assert_int_eq(setenv("LOCALDOMAIN", "z.org", 1), 0);
@@ -959,6 +848,7 @@ TEST(localhost_resolves_as_with_getaddrinfo)
     };
     static const char *const services[] = {NULL, "80", "http", "0", "no-such-service"};
     struct addrinfo *known;
+    ck_assert_int_eq(weft_set_resolver(NULL), 0);
     bool is_known = getaddrinfo("localhost", NULL, NULL, &known) == 0;
     if (is_known)
         freeaddrinfo(known);
@@ -974,6 +864,7 @@ TEST(localhost_resolves_as_with_getaddrinfo)
 
 TEST(localhost_is_found_if_the_hosts_file_does_not_list_it)
 {
+    ck_assert_int_eq(weft_set_resolver(NULL), 0);
     /* AI_IDN selects the C library, with and without c-ares. */
     static const struct addrinfo hints = {
         .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME | AI_IDN};

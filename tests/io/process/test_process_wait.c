@@ -7,6 +7,14 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+/* Some tests must run before the process is a cord, so the fixture does not count descriptors. */
+static void assert_no_children(void)
+{
+    ck_assert(has_no_children());
+}
+
+FIXTURE(NULL, assert_no_children)
+
 #define CHILDREN 60
 
 static weft_value wait_for_pid(void *arg)
@@ -24,14 +32,15 @@ static weft_fiber spin_waitpid(pid_t pid)
 
 TEST(an_exit_status_is_the_same_as_from_waitpid)
 {
-    int descriptors = count_warm_descriptors(), status = -1;
+    count_before();
+    int status = -1;
     pid_t pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 3 << 8);
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECHILD);
     pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
-    ck_assert_nothing_left(descriptors);
+    assert_none_left();
 }
 
 TEST(the_status_of_a_killed_child_contains_the_signal)
@@ -70,20 +79,19 @@ TEST(a_wait_with_WNOHANG_does_not_block)
     while (weft_waitpid(pid, &status, WNOHANG) == 0)
         weft_sleep(0.001);
     ck_assert_int_eq(status, 4 << 8);
-    ck_assert(has_no_children());
 }
 
 /* T96 */
 TEST(a_child_can_be_waited_for_again_after_an_interrupted_wait)
 {
-    int descriptors = count_warm_descriptors(), status = -1, go;
+    count_before();
+    int status = -1, go;
     pid_t pid = start_shell_held("read x; exit 6", &go);
     weft_fiber f = spin_waitpid(pid);
     ck_assert_int_eq(weft_schedule(f, 42), -EBUSY); /* has no effect */
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     f = spin_waitpid(pid);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
@@ -94,7 +102,7 @@ TEST(a_child_can_be_waited_for_again_after_an_interrupted_wait)
     close(go);
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 6 << 8);
-    ck_assert_nothing_left(descriptors);
+    assert_none_left();
 }
 
 TEST(an_available_status_is_returned_to_a_cancelled_fiber)
@@ -128,7 +136,6 @@ TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
             ck_assert_int_eq(value, 8 << 8);
         }
     }
-    ck_assert(has_no_children());
 }
 
 FIBER(wait_for_stop, weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED))
@@ -137,8 +144,7 @@ TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
 {
     int go;
     pid_t pid = start_shell_held("read x", &go);
-    weft_fiber f = weft_spin(wait_for_stop, as_arg(pid));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_stop, as_arg(pid));
     usleep(50000); /* blocks the thread, so the timer of the wait is due but not processed */
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
@@ -198,7 +204,8 @@ TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
 
 TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
 {
-    int go, descriptors = count_warm_descriptors();
+    count_before();
+    int go;
     signal(SIGCHLD, SIG_IGN);
     pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber f = spin_waitpid(pid);
@@ -208,7 +215,7 @@ TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
     ck_assert_int_eq(weft_process_wait(&p), -ECHILD);
     ck_assert_int_eq(weft_process_kill(&p, SIGTERM), -ESRCH);
     ck_assert_int_eq(weft_process_close(&p), -ECHILD);
-    ck_assert_nothing_left(descriptors);
+    assert_none_left();
 }
 
 static volatile sig_atomic_t signals_seen;
@@ -234,7 +241,8 @@ TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
 
 TEST(hundreds_of_children_are_waited_for_at_once)
 {
-    int descriptors = count_warm_descriptors(), fd[2];
+    count_before();
+    int fd[2];
     static weft_fiber waits[CHILDREN];
     ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
     for (int i = 0; i < CHILDREN; i++) {
@@ -248,12 +256,27 @@ TEST(hundreds_of_children_are_waited_for_at_once)
     close(fd[1]);
     for (int i = 0; i < CHILDREN; i++)
         ck_assert_int_eq(weft_await(waits[i]), (i % 100) << 8);
-    ck_assert_nothing_left(descriptors);
+    assert_none_left();
 }
 
 static void *wait_in_thread(void *arg)
 {
     return (void *)wait_for_pid(arg);
+}
+
+TEST(any_thread_may_wait_for_any_child)
+{
+    pthread_t threads[4];
+    int go[4];
+    for (int i = 0; i < 4; i++) {
+        char command[32];
+        snprintf(command, sizeof command, "read x; exit %d", i + 1);
+        threads[i] = start_thread(wait_in_thread, as_arg(start_shell_held(command, &go[i])));
+    }
+    for (int i = 0; i < 4; i++) {
+        close(go[i]);
+        ck_assert_ptr_eq(join_thread(threads[i]), as_arg((i + 1) << 8));
+    }
 }
 
 static void *run_in_thread(void *arg)
@@ -267,36 +290,13 @@ static void *run_in_thread(void *arg)
     return arg;
 }
 
-TEST(any_thread_may_wait_for_any_child)
-{
-    pthread_t threads[4];
-    int go[4];
-    for (int i = 0; i < 4; i++) {
-        char command[32];
-        snprintf(command, sizeof command, "read x; exit %d", i + 1);
-        pid_t pid = start_shell_held(command, &go[i]);
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, wait_in_thread, as_arg(pid)), 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        void *status;
-        close(go[i]);
-        pthread_join(threads[i], &status);
-        ck_assert_int_eq((intptr_t)status, (i + 1) << 8);
-    }
-    ck_assert(has_no_children());
-}
-
 TEST(several_threads_run_programs_at_once)
 {
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, run_in_thread, as_arg(i * 20 + 1)), 0);
-    for (int i = 0; i < 4; i++) {
-        void *value;
-        pthread_join(threads[i], &value);
-        ck_assert_int_eq((intptr_t)value, i * 20 + 1);
-    }
-    ck_assert(has_no_children());
+        threads[i] = start_thread(run_in_thread, as_arg(i * 20 + 1));
+    for (int i = 0; i < 4; i++)
+        ck_assert_ptr_eq(join_thread(threads[i]), as_arg(i * 20 + 1));
 }
 
 /* Without pidfds: programs in a separate process, with status 0 on success. */
@@ -314,8 +314,7 @@ static int use_processes(void)
         return 3;
     if (weft_spawn_process(&p, ARGV("cat"), &o) != 0)
         return 4;
-    weft_fiber f = weft_spin(wait_for_process, &p);
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_process, &p);
     if (weft_schedule(f, 1) != -EBUSY || weft_cancel(f) != 0 || weft_await(f) != -ECANCELED)
         return 5;
     if (weft_process_wait(&p) != SIGTERM || weft_process_close(&p) != SIGTERM)
@@ -328,8 +327,7 @@ static int use_waitpid(void)
 {
     int status, go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_pid, as_arg(pid));
     if (weft_interrupt(f, -EINTR) != 0 || weft_await(f) != -EINTR)
         return 11;
     f = weft_spin(wait_for_pid, as_arg(pid));
@@ -385,8 +383,7 @@ static int use_without_descriptors(void)
         return 21;
     if (weft_spawn_process(&p, ARGV("cat"), &o) != -EMFILE)
         return 22;
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(held_pid));
-    let_run();
+    weft_fiber f = spin_waiting(wait_for_pid, as_arg(held_pid));
     if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED || weft_system("exit 4") != 4 << 8)
         return 23;
     kill(held_pid, SIGKILL);

@@ -34,6 +34,24 @@ static const weft_stream_options small = {.read_bytes = 16, .write_bytes = 16};
         ck_assert_mem_eq(ck_line, expected, sizeof(expected));         \
     } while (0)
 
+/* Assert that weft_stream_puts accepts the whole text. */
+#define ck_assert_puts(s, text) ck_assert_int_eq(weft_stream_puts(s, text), (ssize_t)strlen(text))
+
+/* Return an error as a positive value, so that the parent does not receive it. */
+static inline weft_value as_value(ssize_t result)
+{
+    return result < 0 ? -result : result;
+}
+
+FIBER(read_a_line, as_value(weft_stream_line(arg, &(char *){NULL}, NULL)))
+FIBER(close_stream, as_value(weft_stream_close(arg)))
+
+static inline weft_value put_and_flush(void *arg)
+{
+    ck_assert_puts(arg, "hello\n");
+    return as_value(weft_stream_flush(arg));
+}
+
 #define ck_assert_at_end(s)                                           \
     do {                                                              \
         char ck_line[8] = "before", *ck_in_place;                     \

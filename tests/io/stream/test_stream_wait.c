@@ -7,41 +7,47 @@
 #include "io/stream/stream.h"
 #include "support/suite.h"
 
-typedef struct connection {
+/* The connection of the test. */
+static struct {
     weft_stream near;
     int far;
-} connection;
+} l;
 
-static void open_connection(connection *l)
+static void begin_test(void)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    ck_assert_int_eq(weft_stream_open(&l->near, fd[0]), 0);
-    l->far = fd[1];
+    ck_assert_int_eq(weft_stream_open(&l.near, fd[0]), 0);
+    l.far = fd[1];
 }
 
-static void close_connection(connection *l)
+static void end_test(void)
 {
-    ck_assert_int_eq(weft_stream_close(&l->near), 0);
-    weft_close(l->far);
+    if (weft_stream_fd(&l.near) >= 0)
+        ck_assert_int_eq(weft_stream_close(&l.near), 0);
+    weft_close(l.far); /* -EBADF if the test has closed it */
+    assert_nothing_pending();
 }
+
+FIXTURE(begin_test, end_test)
 
 static weft_value wait_for_input(void *arg)
 {
-    connection *l = arg;
-    int rc = weft_stream_wait(&l->near);
+    int rc = weft_stream_wait(&l.near);
     mark(rc == 0 ? "ready " : "failed ");
     return rc;
 }
 
 TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
 {
-    connection l;
     char received[8] = "";
-    open_connection(&l);
+    const void *data;
+    ck_assert_int_eq(weft_write_all(l.far, "x", 1), 1);
+    ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 1);
+    ck_assert_int_eq(weft_stream_skip(&l.near, 1), 0);
     ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
-    weft_fiber waiter = weft_spin(wait_for_input, &l);
-    let_run();
+    weft_fiber waiter = spin_waiting(wait_for_input, &l);
+    ck_assert_ptr_null(weft__stream_of(&l.near)->in.data);
     /* Another fiber has written this output, so the waiter does not flush it. */
     ck_assert_int_eq(weft_stream_flush(&l.near), 0);
     ck_assert_int_eq(weft_read(l.far, received, sizeof received), 5);
@@ -51,77 +57,50 @@ TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
     ck_assert_trail("ready ");
     ck_assert_int_eq(weft_stream_read(&l.near, received, sizeof received), 3);
     ck_assert_mem_eq(received, "abc", 3);
-    close_connection(&l);
 }
 
 TEST(a_wait_returns_immediately_if_input_is_buffered)
 {
-    connection l;
     const void *data;
-    open_connection(&l);
     ck_assert_int_eq(weft_write_all(l.far, "abc", 3), 3);
     ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 3);
     ck_assert_int_eq(weft_stream_wait(&l.near), 0);
     ck_assert_int_eq(weft_stream_peek(&l.near, 0, &data), 3);
-    close_connection(&l);
 }
 
 TEST(the_end_of_the_input_ends_a_wait)
 {
-    connection l;
     char byte;
-    open_connection(&l);
     weft_close(l.far);
     ck_assert_int_eq(weft_stream_wait(&l.near), 0);
     ck_assert_int_eq(weft_stream_read(&l.near, &byte, 1), 0);
-    ck_assert_int_eq(weft_stream_close(&l.near), 0);
 }
 
 TEST(a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed)
 {
-    connection l;
-    open_connection(&l);
-    weft_fiber waiter = weft_spin(wait_for_input, &l);
-    let_run();
-    ck_assert_int_eq(weft_cancel(waiter), 0);
-    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    weft_fiber waiter = spin_waiting(wait_for_input, &l);
+    ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
     waiter = weft_spin(wait_for_input, &l);
     let_run();
     ck_assert_int_eq(weft_stream_close(&l.near), 0);
     ck_assert_int_eq(weft_await(waiter), -EBADF);
     ck_assert_int_eq(weft_stream_wait(&l.near), -EBADF);
-    weft_close(l.far);
-    assert_nothing_pending();
-}
-
-static ssize_t read_until_end(int fd, char *into, size_t room)
-{
-    size_t all = 0;
-    ssize_t n;
-    while (all < room && (n = weft_read(fd, into + all, room - all)) > 0)
-        all += (size_t)n;
-    return (ssize_t)all;
 }
 
 static weft_value read_and_check(void *arg)
 {
-    connection *l = arg;
-    static char received[200000];
-    ssize_t n = read_until_end(l->far, received, sizeof received);
-    for (ssize_t i = 0; i < n; i++)
-        ck_assert_int_eq((unsigned char)received[i], byte_at((size_t)i));
+    static unsigned char received[200000];
+    ssize_t n = weft_read_full(l.far, received, sizeof received);
+    assert_bytes_at(received, n > 0 ? (size_t)n : 0, 0);
     return n;
 }
 
 TEST(buffers_of_any_size_are_written_in_order)
 {
-    static char data[100000];
+    static unsigned char data[100000];
     struct iovec pieces[40];
-    connection l;
     size_t at = 0;
-    for (size_t i = 0; i < sizeof data; i++)
-        data[i] = (char)byte_at(i);
-    open_connection(&l);
+    fill_from(data, sizeof data, 0);
     weft_fiber reader = weft_spin(read_and_check, &l);
     while (at < sizeof data) {
         int count = 0;
@@ -140,17 +119,14 @@ TEST(buffers_of_any_size_are_written_in_order)
     ck_assert_int_eq(weft_stream_writev(&l.near, NULL, -1), -EINVAL);
     ck_assert_int_eq(weft_stream_close(&l.near), 0);
     ck_assert_int_eq(weft_await(reader), (ssize_t)sizeof data);
-    weft_close(l.far);
 }
 
 TEST(a_stream_reads_into_memory_of_the_caller_if_it_suffices)
 {
     static char memory[65], longer[200];
     const weft_stream_options caller_memory = {.read_bytes = 64, .read_memory = memory};
-    connection l;
     const void *data;
     memset(longer, 'x', sizeof longer);
-    open_connection(&l);
     ck_assert_int_eq(weft_stream_configure(&l.near, &caller_memory), 0);
     ck_assert_int_eq(weft_write_all(l.far, "abc", 3), 3);
     ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 3);
@@ -165,32 +141,26 @@ TEST(a_stream_reads_into_memory_of_the_caller_if_it_suffices)
     ck_assert_int_eq(weft_write_all(l.far, "def", 3), 3);
     ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 3);
     ck_assert_ptr_eq(data, memory);
-    close_connection(&l);
 }
 
 TEST(an_output_buffer_exists_only_while_output_is_pending)
 {
-    connection a, b;
-    open_connection(&a);
-    open_connection(&b);
-    ck_assert_int_eq(weft_stream_puts(&a.near, "hello"), 5);
-    const char *first = weft__stream_of(&a.near)->out.data;
+    ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
+    const char *first = weft__stream_of(&l.near)->out.data;
     ck_assert_ptr_nonnull(first);
-    ck_assert_int_eq(weft_stream_flush(&a.near), 0);
-    ck_assert_ptr_null(weft__stream_of(&a.near)->out.data);
-    ck_assert_int_eq(weft_stream_puts(&b.near, "hello"), 5);
-    ck_assert_ptr_eq(weft__stream_of(&b.near)->out.data, first); /* the buffer that was used last */
-    close_connection(&a);
-    close_connection(&b);
+    ck_assert_int_eq(weft_stream_flush(&l.near), 0);
+    ck_assert_ptr_null(weft__stream_of(&l.near)->out.data);
+    end_test();
+    begin_test();
+    ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
+    ck_assert_ptr_eq(weft__stream_of(&l.near)->out.data, first); /* the buffer that was used last */
 }
 
 TEST(the_descriptor_and_the_context_of_a_stream_can_be_queried)
 {
     static const weft_stream_type other;
-    connection l;
-    open_connection(&l);
     ck_assert_int_ge(weft_stream_fd(&l.near), 0);
     ck_assert_ptr_null(weft_stream_ctx(&l.near, &other));
-    close_connection(&l);
+    ck_assert_int_eq(weft_stream_close(&l.near), 0);
     ck_assert_int_eq(weft_stream_fd(&l.near), -EBADF);
 }

@@ -52,37 +52,18 @@ static inline void fill_unit(void)
     unit[UNIT_BYTES - 1] = '\n';
 }
 
-static weft_value write_unit(void *arg)
-{
-    return weft_stream_write(arg, unit, UNIT_BYTES);
-}
+FIBER(write_unit, weft_stream_write(arg, unit, UNIT_BYTES))
+FIBER(print_unit, weft_stream_printf(arg, "%s", unit))
+FIBER(print_b, weft_stream_printf(arg, "B%s\n", "b"))
+FIBER(put_c, weft_stream_puts(arg, "Cc\n"))
+FIBER(flush_stream, weft_stream_flush(arg))
 
-static weft_value print_unit(void *arg)
-{
-    return weft_stream_printf(arg, "%s", unit);
-}
-
-static weft_value print_b(void *arg)
-{
-    return weft_stream_printf(arg, "B%s\n", "b");
-}
-
-static weft_value put_c(void *arg)
-{
-    return weft_stream_puts(arg, "Cc\n");
-}
-
-static weft_value flush_stream(void *arg)
-{
-    return weft_stream_flush(arg);
-}
-
-/* Assert that the peer reads count bytes, 'A' or a newline at the end. */
-static void expect_unit(weft_stream *far, size_t count)
+/* Assert that the peer reads the unit. */
+static void expect_unit(weft_stream *far)
 {
     char data[4096];
-    for (size_t at = 0; at < count;) {
-        size_t n = count - at < sizeof data ? count - at : sizeof data;
+    for (size_t at = 0; at < UNIT_BYTES;) {
+        size_t n = UNIT_BYTES - at < sizeof data ? UNIT_BYTES - at : sizeof data;
         ssize_t got = weft_stream_read(far, data, n);
         ck_assert_int_gt(got, 0);
         ck_assert_mem_eq(data, unit + at, (size_t)got);
@@ -97,17 +78,42 @@ static void expect_line(weft_stream *far, const char *text)
     ck_assert_str_eq(line, text);
 }
 
-typedef struct unit_reader {
-    weft_stream *far;
-    size_t bytes;
-} unit_reader;
-
 static weft_value read_unit(void *arg)
 {
-    const unit_reader *r = arg;
-    expect_unit(r->far, r->bytes);
+    expect_unit(arg);
     return 0;
 }
+
+/* The transports of the program. The last has no open function. */
+static const writers_transport transports[3];
+
+static void on_each_transport(void (*check)(writers_link *l))
+{
+    fill_unit();
+    for (const writers_transport *t = transports; t->open != NULL; t++) {
+        if (t->is_of_kernel && is_sim())
+            continue;
+        writers_link l;
+        t->open(&l);
+        check(&l);
+        (void)weft_stream_close(&l.near); /* -EBADF if the test has closed the stream */
+        (void)weft_stream_close(&l.far);
+        if (t->close != NULL)
+            t->close();
+        assert_nothing_pending();
+    }
+}
+
+/* Define a test that runs over each transport. */
+/* clang-format off */
+#define WRITERS_TEST(name)                    \
+    static void name##_check(writers_link *l); \
+    TEST(name)                                \
+    {                                         \
+        on_each_transport(name##_check);      \
+    }                                         \
+    static void name##_check(writers_link *l)
+/* clang-format on */
 
 /* Many writers, whole lines. */
 
@@ -175,7 +181,7 @@ static void expect_whole_lines(weft_stream *far)
     }
 }
 
-static void check_whole_lines(writers_link *l)
+WRITERS_TEST(lines_of_many_writers_arrive_whole_and_in_order)
 {
     line_writer writers[WRITERS];
     weft_fiber fibers[WRITERS];
@@ -202,19 +208,18 @@ static weft_value print_d_in_time(void *arg)
     return rc;
 }
 
-static void check_cancel_in_queue(writers_link *l)
+WRITERS_TEST(a_writer_that_is_cancelled_in_the_queue_has_written_nothing)
 {
     weft_fiber a = spin_waiting(write_unit, &l->near);
     weft_fiber b = spin_waiting(print_b, &l->near), c = spin_waiting(put_c, &l->near);
     weft_fiber d = weft_spin(print_d_in_time, &l->near), b2 = spin_waiting(print_b, &l->near);
     weft_fiber interrupted = spin_waiting(flush_stream, &l->near);
-    weft_cancel(b);
-    ck_assert_int_eq(weft_await(b), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(b), -ECANCELED);
     ck_assert_int_eq(weft_await(d), -ETIMEDOUT);
     ck_assert_int_eq(weft_interrupt(interrupted, -EINTR), 0);
     ck_assert_int_eq(weft_await(interrupted), -EINTR);
     weft_fiber last = spin_waiting(flush_stream, &l->near);
-    expect_unit(&l->far, UNIT_BYTES);
+    expect_unit(&l->far);
     expect_line(&l->far, "Cc\n");
     expect_line(&l->far, "Bb\n");
     ck_assert_int_eq(weft_await(a), UNIT_BYTES);
@@ -223,14 +228,14 @@ static void check_cancel_in_queue(writers_link *l)
     ck_assert_int_eq(weft_await(last), 0);
 }
 
-static void check_cancelled_text_is_whole(writers_link *l)
+WRITERS_TEST(a_text_whose_writer_is_cancelled_arrives_whole)
 {
     weft_fiber a = spin_waiting(print_unit, &l->near);
     weft_fiber b = spin_waiting(print_b, &l->near), last = spin_waiting(flush_stream, &l->near);
     weft_cancel(a);
     (void)weft_await(a); /* the text is taken */
     ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
-    expect_unit(&l->far, UNIT_BYTES);
+    expect_unit(&l->far);
     expect_line(&l->far, "Bb\n");
     ck_assert_int_eq(weft_await(b), 3);
     ck_assert_int_eq(weft_await(last), 0);
@@ -257,20 +262,18 @@ static weft_value flush_reporting(void *arg)
     return rc;
 }
 
-static void check_cancelled_write_fails_the_queue(writers_link *l)
+WRITERS_TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
 {
     part_writer part = {.stream = &l->near};
     weft_fiber a = spin_waiting(write_part, &part);
     weft_fiber b = spin_waiting(print_b, &l->near), c = spin_waiting(put_c, &l->near);
     weft_fiber f = spin_waiting(flush_reporting, &l->near);
-    weft_cancel(a);
-    ck_assert_int_eq(weft_await(a), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(a), -ECANCELED);
     ck_assert(part.taken > 0 && part.taken < (ssize_t)UNIT_BYTES);
     ck_assert_int_eq(weft_await(b), -EIO);
     ck_assert_int_eq(weft_await(c), -EIO);
     ck_assert_int_eq(weft_await(f), -EIO);
-    unit_reader r = {&l->far, UNIT_BYTES};
-    weft_fiber reader = weft_spin(read_unit, &r);
+    weft_fiber reader = weft_spin(read_unit, &l->far);
     ssize_t rest = (ssize_t)UNIT_BYTES - part.taken; /* the stream still works */
     ck_assert_int_eq(weft_stream_write(&l->near, unit + part.taken, (size_t)rest), rest);
     ck_assert_int_eq(print_b(&l->near), 3);
@@ -281,23 +284,20 @@ static void check_cancelled_write_fails_the_queue(writers_link *l)
 
 /* Errors and close. */
 
-static bool is_peer_error(weft_value rc)
-{
-    return rc == -EPIPE || rc == -ECONNRESET;
-}
-
-static void check_peer_error_reaches_all(writers_link *l)
+WRITERS_TEST(an_error_of_the_peer_ends_all_queued_writers)
 {
     weft_fiber writers[4];
     for (size_t i = 0; i < COUNT_OF(writers); i++)
         writers[i] = spin_waiting(write_unit, &l->near);
     ck_assert_int_eq(weft_stream_close(&l->far), 0);
     ck_assert_int_lt(weft_await(writers[0]), UNIT_BYTES);
-    for (size_t i = 1; i < COUNT_OF(writers); i++)
-        ck_assert(is_peer_error(weft_await(writers[i])));
+    for (size_t i = 1; i < COUNT_OF(writers); i++) {
+        weft_value rc = weft_await(writers[i]);
+        ck_assert(rc == -EPIPE || rc == -ECONNRESET);
+    }
 }
 
-static void check_close_wakes_the_queue(writers_link *l)
+WRITERS_TEST(closing_a_stream_wakes_its_queued_writers)
 {
     weft_fiber a = spin_waiting(write_unit, &l->near);
     weft_fiber b = spin_waiting(print_b, &l->near), c = spin_waiting(put_c, &l->near);
@@ -320,7 +320,7 @@ static weft_value read_to_end(void *arg)
     return 0;
 }
 
-static void check_close_before_the_next_writer_runs(writers_link *l)
+WRITERS_TEST(a_stream_can_be_closed_before_its_next_writer_runs)
 {
     weft_fiber b = weft_spin(print_b, &l->near), reader = weft_spin(read_to_end, &l->far);
     ck_assert_int_eq(weft_stream_write(&l->near, unit, UNIT_BYTES), UNIT_BYTES);
@@ -328,63 +328,6 @@ static void check_close_before_the_next_writer_runs(writers_link *l)
     ck_assert_int_eq(weft_stream_close(&l->near), -EBADF);
     ck_assert_int_eq(weft_await(b), -EBADF);
     ck_assert_int_eq(weft_await(reader), 0);
-}
-
-/* The tests. */
-
-/* The transports of the program. The last has no open function. */
-static const writers_transport transports[3];
-
-static void on_each_transport(void (*check)(writers_link *l))
-{
-    fill_unit();
-    for (const writers_transport *t = transports; t->open != NULL; t++) {
-        if (t->is_of_kernel && is_sim())
-            continue;
-        writers_link l;
-        t->open(&l);
-        check(&l);
-        (void)weft_stream_close(&l.near); /* -EBADF if the test has closed the stream */
-        (void)weft_stream_close(&l.far);
-        if (t->close != NULL)
-            t->close();
-        assert_nothing_pending();
-    }
-}
-
-TEST(lines_of_many_writers_arrive_whole_and_in_order)
-{
-    on_each_transport(check_whole_lines);
-}
-
-TEST(a_writer_that_is_cancelled_in_the_queue_has_written_nothing)
-{
-    on_each_transport(check_cancel_in_queue);
-}
-
-TEST(a_text_whose_writer_is_cancelled_arrives_whole)
-{
-    on_each_transport(check_cancelled_text_is_whole);
-}
-
-TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
-{
-    on_each_transport(check_cancelled_write_fails_the_queue);
-}
-
-TEST(an_error_of_the_peer_ends_all_queued_writers)
-{
-    on_each_transport(check_peer_error_reaches_all);
-}
-
-TEST(closing_a_stream_wakes_its_queued_writers)
-{
-    on_each_transport(check_close_wakes_the_queue);
-}
-
-TEST(a_stream_can_be_closed_before_its_next_writer_runs)
-{
-    on_each_transport(check_close_before_the_next_writer_runs);
 }
 
 #endif
