@@ -54,11 +54,7 @@ TEST(a_message_goes_to_the_function_without_prefix_and_newline_and_to_stderr_wit
     ck_assert_int_eq(strncmp(o->text, "weft: fiber #", 13), 0);
 }
 
-static weft_value receive_message(void *arg)
-{
-    (void)arg;
-    return weft_receive();
-}
+FIBER(receive_message, weft_receive())
 
 TEST(a_report_of_several_lines_is_one_text)
 {
@@ -93,15 +89,10 @@ TEST(a_long_report_is_cut_at_a_line_and_says_so)
     ck_assert_int_eq(strncmp(logged.text + bytes - strlen(end) - 12, "\nline ", 6), 0);
 }
 
-static weft_value fail_here(void *arg)
-{
-    (void)arg;
-    return weft_fail(-ENOSPC, "fail_here: no space");
-}
+FIBER(fail_here, weft_fail(-ENOSPC, "fail_here: no space"))
 
 static void print_bracketed(int level, const char *text, void *arg)
 {
-    (void)arg;
     dprintf(STDERR_FILENO, "<%d %s>", level, text);
 }
 
@@ -146,7 +137,6 @@ static int result_in_hook;
 
 static void switch_in_hook(int level, const char *text, void *arg)
 {
-    (void)level, (void)text, (void)arg;
     logged.calls++;
     result_in_hook = weft_snooze();
 }
@@ -168,7 +158,6 @@ TEST(a_function_cannot_switch_and_its_own_messages_go_to_stderr)
 
 static weft_value slice_warning(void *arg)
 {
-    (void)arg;
     weft_set_slice(1e-9, 0);
     while (logged.calls == 0)
         weft_check_slice();
@@ -184,7 +173,6 @@ TEST(a_fiber_can_switch_after_its_message)
 
 static void replace_in_hook(int level, const char *text, void *arg)
 {
-    (void)level, (void)text;
     ++*(int *)arg;
     weft_set_log(collect, NULL);
 }
@@ -216,7 +204,6 @@ typedef struct owner {
 
 static void check_owner(int level, const char *text, void *arg)
 {
-    (void)level, (void)text;
     owner *o = arg;
     if (!atomic_load(&o->is_valid))
         atomic_fetch_add(&o->calls_late, 1);
@@ -228,7 +215,6 @@ static void check_owner(int level, const char *text, void *arg)
 
 static void ignore_message(int level, const char *text, void *arg)
 {
-    (void)level, (void)text, (void)arg;
 }
 
 TEST(a_replaced_function_has_returned_in_all_threads)

@@ -32,7 +32,6 @@ static int deferred; /* deferred functions that have not run yet */
 
 static void count_deferred(void *arg)
 {
-    (void)arg;
     deferred--;
 }
 
@@ -74,11 +73,7 @@ static const path slow_paths[] = {
 
 /* The fibers of the scenarios. */
 
-static weft_value bystand(void *arg)
-{
-    (void)arg;
-    return 0;
-}
+FIBER(bystand, 0)
 
 static weft_value burdened_return(void *arg)
 {
@@ -201,7 +196,6 @@ static void await_a_stopped_child(void)
 
 static weft_value cancel_self_and_await(void *arg)
 {
-    (void)arg;
     weft_fiber f = spin(burdened_return, 1);
     weft_cancel(weft_self());
     mark_count("await ", weft_await(f));
@@ -290,11 +284,7 @@ TEST(a_warm_stack_starts_any_fiber_after_any_other)
     }
 }
 
-static weft_value snooze_once(void *arg)
-{
-    (void)arg;
-    return weft_snooze();
-}
+FIBER(snooze_once, weft_snooze())
 
 /* Describe a fiber that has called weft_snooze and did not run since. */
 static void mark_snoozing(weft_fiber f)

@@ -143,7 +143,6 @@ static weft_value park_and_unpark_starter(void *arg)
 
 static weft_value start_one(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_start(weft_new(park_and_unpark_starter, id_arg(weft_self()))), 0);
     return weft_suspend(); /* only the test schedules this fiber, with 7 */
 }
@@ -163,7 +162,6 @@ static bool is_woken;
 
 static weft_value sleep_and_set_woken(void *arg)
 {
-    (void)arg;
     int rc = weft_sleep(SLEEP_S);
     is_woken = true;
     return rc;

@@ -59,7 +59,6 @@ static size_t counted;
 
 static weft_value suspend_and_count(void *arg)
 {
-    (void)arg;
     weft_value rc = weft_suspend();
     counted += rc == -ECANCELED;
     return rc;

@@ -15,7 +15,6 @@ static weft_value suspend_then_shield(void *arg)
 
 static void sleep_shielded(void *arg)
 {
-    (void)arg;
     WEFT_SHIELD(INFINITY)
         weft_sleep(0.002);
 }
@@ -105,18 +104,13 @@ TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
 
 static void spin_from_destructor(void *value)
 {
-    (void)value;
     ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0);
 }
 
-static weft_value set_local(void *arg)
-{
-    return weft_local_set(*(weft_key *)arg, arg);
-}
+FIBER(set_local, weft_local_set(*(weft_key *)arg, arg))
 
 static weft_value park_ending_child(void *arg)
 {
-    (void)arg;
     weft_fiber child = weft_spin(suspend_then_shield, NULL);
     weft_snooze();
     weft_cancel(child);
@@ -141,10 +135,7 @@ static weft_value spin_child_and_end(void *arg)
     return weft_snooze();
 }
 
-static weft_value await_stored_fiber(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
+FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
 
 /* P24: a fiber stopped with a value while its parent ends has that value in any case. */
 TEST(a_stop_during_shutdown_decides_the_value)
@@ -185,7 +176,6 @@ TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
 
 static weft_value return_first_value_or_message(void *arg)
 {
-    (void)arg;
     if (weft_first_value() != 0)
         return weft_first_value();
     weft_value rc = weft_suspend();
@@ -245,7 +235,6 @@ static weft_value ignore_errors(void *arg)
 
 static weft_value fail_once(void *arg)
 {
-    (void)arg;
     weft_suspend();
     mark("a");
     weft_value rc = weft_sleep(1); /* fails at once, so no other fiber runs */
@@ -277,7 +266,6 @@ TEST(a_fiber_on_a_reused_record_starts_clean)
 
 static weft_value exit_with_3(void *arg)
 {
-    (void)arg;
     weft_snooze();
     exit_here(3);
     return 0;
@@ -285,7 +273,6 @@ static weft_value exit_with_3(void *arg)
 
 static weft_value fail_when_cancelled(void *arg)
 {
-    (void)arg;
     weft_suspend();
     return weft_fail(-EIO, "in the clean-up");
 }

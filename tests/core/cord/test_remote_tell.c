@@ -17,10 +17,7 @@ static weft_value join_meanwhile(pthread_t thread)
 
 static weft_fiber receiver; /* the target of the threads; set before they start */
 
-static weft_value tell_receiver(void *arg)
-{
-    return weft_tell(receiver, (weft_value)arg);
-}
+FIBER(tell_receiver, weft_tell(receiver, (weft_value)arg))
 
 /* A message encodes its sender and its number. */
 #define MESSAGES_EACH 10000
@@ -107,7 +104,6 @@ TEST(messages_of_fibers_of_other_threads_arrive_with_any_bound)
 
 static weft_value change_bound_repeatedly(void *arg)
 {
-    (void)arg;
     for (size_t i = 0;; i++) {
         weft_mailbox_set_bound(i % 3);
         weft_value out[2];
@@ -130,8 +126,7 @@ TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
     receive_each(1000);
     for (int i = 0; i < SENDERS; i++)
         ck_assert_int_eq(join_meanwhile(threads[i]), 0);
-    weft_cancel(middle);
-    weft_await(middle);
+    cancel_and_await(middle);
 }
 
 static void *tell_once(void *arg)
@@ -154,7 +149,6 @@ TEST(a_message_of_a_thread_that_ends_at_once_arrives)
 
 static void *echo_each(void *arg)
 {
-    (void)arg;
     weft_mailbox_set_bound(1);
     if (weft_tell(receiver, (weft_value)weft_self()) != 0)
         return as_arg(-1);
@@ -181,7 +175,6 @@ TEST(two_threads_with_bounded_mailboxes_exchange_messages)
 static void *make_refused_calls(void *arg)
 {
     weft_fiber f = receiver;
-    (void)arg;
     const weft_value results[] = {
         weft_tell(f, -EIO) - -EINVAL,   weft_tell(0, 1) - -ESRCH,
         weft_mailbox_count(f) - -EXDEV, weft_monitor(f) - -EXDEV,
@@ -219,10 +212,7 @@ TEST(telling_a_fiber_of_a_thread_that_has_ended_is_refused)
     }
 }
 
-static weft_value bound_and_return(void *arg)
-{
-    return weft_mailbox_set_bound((size_t)arg);
-}
+FIBER(bound_and_return, weft_mailbox_set_bound((size_t)arg))
 
 TEST(telling_an_ended_fiber_of_another_thread_is_refused)
 {
@@ -270,8 +260,7 @@ static void disturb_teller(weft_fiber f, disturbance kind, weft_scope *scope)
 static void *disturb_while_telling(void *arg)
 {
     teller v;
-    weft_fiber f = weft_spin(tell_5_in_a_scope, &v);
-    let_run();
+    weft_fiber f = spin_waiting(tell_5_in_a_scope, &v);
     weft_schedule(receiver, 1);
     sem_wait(&may_disturb);
     disturb_teller(f, (disturbance)(intptr_t)arg, &v.scope);
@@ -318,7 +307,6 @@ TEST(a_sender_interrupted_after_its_message_was_admitted_has_told_it)
 
 static void *tell_while_cancelled(void *arg)
 {
-    (void)arg;
     weft_value rc = 1;
     WEFT_MOVE_ON_AFTER(0) {
         rc = weft_tell(receiver, 2);
@@ -346,16 +334,14 @@ static weft_value bound_and_suspend(void *arg)
 /* Let a fiber tell 5. Schedule the fiber in arg when the message has arrived. */
 static void *tell_5_and_schedule(void *arg)
 {
-    weft_fiber f = weft_spin(tell_receiver, as_arg(5));
-    let_run();
+    weft_fiber f = spin_waiting(tell_receiver, as_arg(5));
     weft_schedule(arg_id(arg), 1);
     return as_arg(weft_await(f));
 }
 
 TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
 {
-    receiver = weft_spin(bound_and_suspend, NULL);
-    let_run();
+    receiver = spin_waiting(bound_and_suspend, NULL);
     pthread_t thread = start_thread(tell_5_and_schedule, id_arg(weft_self()));
     ck_assert_int_eq(weft_suspend(), 1);
     weft_schedule(receiver, 9);
@@ -365,14 +351,12 @@ TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
 
 TEST(a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver)
 {
-    receiver = weft_spin(bound_and_suspend, NULL);
-    let_run();
+    receiver = spin_waiting(bound_and_suspend, NULL);
     pthread_t thread = start_thread(tell_5_and_schedule, id_arg(weft_self()));
     ck_assert_int_eq(weft_suspend(), 1);
     ck_assert_int_eq(weft_restart(receiver), 0);
     ck_assert_int_eq(join_meanwhile(thread), 0);
-    weft_cancel(receiver);
-    weft_await(receiver);
+    cancel_and_await(receiver);
 }
 
 static _Atomic weft_fiber bounded; /* a main fiber with a full mailbox */
@@ -381,7 +365,6 @@ static sem_t may_end;
 /* End when scheduled, after handling earlier messages. */
 static void *fill_mailbox_and_suspend(void *arg)
 {
-    (void)arg;
     weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
     atomic_store(&bounded, weft_self());
@@ -392,7 +375,6 @@ static void *fill_mailbox_and_suspend(void *arg)
 /* End without handling messages. */
 static void *fill_mailbox_and_block(void *arg)
 {
-    (void)arg;
     weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
     atomic_store(&bounded, weft_self());
@@ -410,9 +392,7 @@ TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
 {
     pthread_t thread = start_thread(fill_mailbox_and_suspend, NULL);
     wait_until_full();
-    weft_fiber f = weft_spin(tell_receiver, as_arg(5));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_fiber f = spin_waiting(tell_receiver, as_arg(5));
     ck_assert_int_eq(weft_schedule(receiver, 0), 0);
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_int_eq((weft_value)join_thread(thread), 0);

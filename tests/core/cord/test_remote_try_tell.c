@@ -70,15 +70,13 @@ TEST(messages_of_the_own_thread_leave_less_space)
 TEST(the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound)
 {
     weft_mailbox_set_bound(1);
-    weft_fiber unbounded = weft_spin(sleep_forever, NULL);
-    let_run();
+    weft_fiber unbounded = spin_sleeping();
     receiver = weft_self();
     ck_assert_int_eq(in_thread(try_until_refused, as_arg(7)), 1);
     receiver = unbounded;
     ck_assert_int_gt(in_thread(try_until_refused, as_arg(0)), 1000);
     assert_received(7, 1);
-    weft_cancel(unbounded);
-    weft_await(unbounded);
+    cancel_and_await(unbounded);
 }
 
 TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
@@ -101,7 +99,6 @@ TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
 
 static void *try_twice_then_tell(void *arg)
 {
-    (void)arg;
     int rc = weft_try_tell(receiver, 10);
     rc = rc < 0 ? rc : weft_try_tell(receiver, 11);
     return as_arg(rc < 0 ? rc : weft_tell(receiver, 12));
@@ -218,7 +215,6 @@ static void *store_id(void *arg)
 
 static void *refused_calls(void *arg)
 {
-    (void)arg;
     bool is_right = weft_try_tell(receiver, -EIO) == -EINVAL && weft_try_tell(0, 1) == -ESRCH;
     return as_arg(is_right ? 0 : 1);
 }
@@ -241,7 +237,6 @@ TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
 
 static void *try_without_switching(void *arg)
 {
-    (void)arg;
     weft_no_switch_begin();
     int rc = weft_try_tell(receiver, 4);
     weft_no_switch_end();
@@ -286,8 +281,7 @@ TEST(messages_that_wait_for_space_are_discarded_with_their_receiver)
 {
     int runs;
     weft_fiber f = spin_with_delayed_messages(&runs);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(in_thread(try_once, as_arg(5)), -ESRCH);
 }
 

@@ -52,11 +52,7 @@ TEST(a_new_fiber_does_not_have_the_name_of_a_previous_fiber)
     weft_await(f);
 }
 
-static weft_value sleep_briefly(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.002);
-}
+FIBER(sleep_briefly, weft_sleep(0.002))
 
 /* T20 */
 TEST(the_info_of_a_waiting_fiber)
@@ -123,15 +119,13 @@ TEST(every_kind_of_wait_has_a_reason)
     weft_pipe(fd);
     weft_fiber sleeper = spin_sleeping();
     weft_fiber awaiter = weft_spin(await_fiber, id_arg(sleeper));
-    weft_fiber reader = weft_spin(read_byte, &fd[0]);
-    let_run();
+    weft_fiber reader = spin_waiting(read_byte, &fd[0]);
     assert_waits_for(sleeper, "sleep");
     assert_waits_for(awaiter, "the end of");
     assert_waits_for(reader, "read");
     assert_waits_for(spin_suspended(), "weft_schedule");
     assert_waits_for(weft_new(return_arg, NULL), "its start");
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
     ck_assert_int_eq(weft_await(reader), -EBADF);
 }
 
@@ -231,7 +225,6 @@ static __attribute__((noinline)) weft_value outer(weft_value (*wait)(void))
 
 static weft_value suspend_nested(void *arg)
 {
-    (void)arg;
     weft_value rc = outer(weft_suspend);
     __asm__ volatile("" : "+r"(rc));
     return rc;
@@ -275,7 +268,6 @@ static weft_value trace_self(void)
 
 static weft_value trace_nested(void *arg)
 {
-    (void)arg;
     weft_value n = outer(trace_self);
     __asm__ volatile("" : "+r"(n));
     return n;
@@ -290,11 +282,7 @@ TEST(a_fiber_can_have_its_own_backtrace)
     ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
 }
 
-static weft_value trace_main(void *arg)
-{
-    (void)arg;
-    return weft_backtrace(weft_main(), own_frames, COUNT_OF(own_frames));
-}
+FIBER(trace_main, weft_backtrace(weft_main(), own_frames, COUNT_OF(own_frames)))
 
 static weft_value await_tracer(void)
 {
@@ -344,7 +332,6 @@ TEST(the_switches_of_each_fiber_are_counted_from_0)
 
 static weft_value burn_then_suspend(void *arg)
 {
-    (void)arg;
     weft_snooze();
     for (clock_t end = clock() + CLOCKS_PER_SEC / 100; clock() < end;)
         continue;
@@ -364,8 +351,7 @@ TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
     double busy_s = i.cpu_s;
     weft_info_of(idle, &i);
     ck_assert_double_lt(i.cpu_s, busy_s);
-    weft_fiber unmeasured = weft_spin(burn_then_suspend, NULL);
-    let_run();
+    weft_fiber unmeasured = spin_waiting(burn_then_suspend, NULL);
     weft_info_of(unmeasured, &i);
     ck_assert_double_eq(i.cpu_s, 0);
     weft_schedule(f, 0);

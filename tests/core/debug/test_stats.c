@@ -61,11 +61,7 @@ TEST(counters_of_events_increase_and_reading_does_not_reset_them)
     ck_assert_uint_eq(second.runnable_max, first.runnable_max);
 }
 
-static weft_value sleep_briefly(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.01);
-}
+FIBER(sleep_briefly, weft_sleep(0.01))
 
 /* P15, T48, T56 */
 TEST(counters_of_resources_show_the_current_number)
@@ -74,27 +70,23 @@ TEST(counters_of_resources_show_the_current_number)
     weft_pipe(fd);
     ck_assert_uint_eq(own_counters().fibers, 0);
     weft_fiber reader = weft_spin(read_byte, &fd[0]);
-    weft_fiber sleeper = weft_spin(sleep_briefly, NULL);
-    let_run();
+    weft_fiber sleeper = spin_waiting(sleep_briefly, NULL);
     weft_counters c = own_counters();
     ck_assert_uint_eq(c.fibers, 2);
     ck_assert_uint_eq(c.ops_pending, 1);
     ck_assert_uint_eq(c.timers, 1);
     ck_assert_uint_ge(c.stacks - c.stacks_cached, 2);
-    ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert_int_eq(weft_await(reader), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(reader), -ECANCELED);
     ck_assert_int_eq(weft_await(sleeper), 0);
     c = own_counters();
     ck_assert_uint_eq(c.fibers + c.ops_pending + c.timers + c.fibers_unawaited, 0);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
 }
 
 /* Other cords. */
 
 static weft_value snooze_until_cancelled(void *arg)
 {
-    (void)arg;
     int rc;
     do {
         rc = weft_snooze();
@@ -153,7 +145,6 @@ TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
 
 static weft_value account_and_wait(void *arg)
 {
-    (void)arg;
     weft_account(true);
     return weft_sleep(INFINITY);
 }
@@ -188,8 +179,7 @@ static weft_value read_other_counters(void *cord)
 TEST(the_main_thread_is_a_cord_with_counters_too)
 {
     weft_cord self = weft_cord_self();
-    weft_fiber f = weft_spin(suspend, NULL);
-    let_run();
+    weft_fiber f = spin_suspended();
     ck_assert_uint_eq(counters_of(self).fibers, 1);
     ck_assert_uint_eq(counters_of(self).switches, own_counters().switches);
     weft_value fibers = 0;
@@ -197,8 +187,7 @@ TEST(the_main_thread_is_a_cord_with_counters_too)
         fibers = weft_cord_join(start_cord(read_other_counters, id_arg(self)));
         ck_assert_int_ge(fibers, 0);
     }
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
 }
 
 static void *read_without_fibers(void *arg)

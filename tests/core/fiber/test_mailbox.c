@@ -41,8 +41,7 @@ static weft_value receive_when_scheduled(void *arg)
 
 static void spin_receiver(size_t bound)
 {
-    receiver = weft_spin(receive_when_scheduled, (void *)bound);
-    let_run();
+    receiver = spin_waiting(receive_when_scheduled, (void *)bound);
 }
 
 static void schedule_receiver(void)
@@ -80,8 +79,7 @@ TEST(messages_sent_before_the_fiber_runs_are_stored)
 /* P49 */
 TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
 {
-    weft_fiber f = weft_spin(receive_one, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(receive_one, NULL);
     weft_info info;
     ck_assert_int_eq(weft_info_of(f, &info), 0);
     ck_assert_str_eq(info.waits_for, "a message");
@@ -115,8 +113,7 @@ TEST(a_message_does_not_wake_a_fiber_that_waits_for_something_else)
     ck_assert_int_eq(weft_state_of(sleeper), WEFT_WAITING);
     ck_assert_int_eq(weft_state_of(suspended), WEFT_WAITING);
     ck_assert_int_eq(weft_mailbox_count(suspended), 1);
-    weft_fiber f = weft_spin(receive_one, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(receive_one, NULL);
     ck_assert_int_eq(weft_schedule(f, 3), -EBUSY); /* a scheduled value is not a message */
     ck_assert_int_eq(weft_interrupt(f, -4), 0);
     ck_assert_int_eq(weft_await(f), -4);
@@ -225,8 +222,7 @@ static weft_value change_bound(void *arg)
 TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
 {
     size_t taken = 0;
-    receiver = weft_spin(change_bound, &taken);
-    let_run();
+    receiver = spin_waiting(change_bound, &taken);
     for (int i = 1; i <= 6; i++)
         spin_teller(i);
     ck_assert_trail("t1 ");
@@ -246,7 +242,6 @@ TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
 
 static weft_value tell_self_beyond_bound(void *arg)
 {
-    (void)arg;
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_mailbox_set_bound(2), 0);
     ck_assert_int_eq(weft_tell(self, 1), 0);
@@ -304,8 +299,7 @@ static weft_value receive_in_the_second_run(void *arg)
 /* P30 */
 TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
 {
-    receiver = weft_spin(receive_in_the_second_run, NULL);
-    let_run();
+    receiver = spin_waiting(receive_in_the_second_run, NULL);
     for (int i = 1; i <= 3; i++)
         ck_assert_int_eq(weft_tell(receiver, i), 0);
     ck_assert_int_eq(weft_restart(receiver), 0);
@@ -314,15 +308,13 @@ TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
     ck_assert_int_eq(weft_tell(receiver, 4), 0);
     let_run();
     ck_assert_trail("r4 ");
-    weft_cancel(receiver);
-    weft_await(receiver);
+    cancel_and_await(receiver);
 }
 
 /* P30 */
 TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
 {
-    receiver = weft_spin(receive_in_the_second_run, NULL);
-    let_run();
+    receiver = spin_waiting(receive_in_the_second_run, NULL);
     ck_assert_int_eq(weft_tell(receiver, 1), 0);
     weft_cancel(receiver);
     let_run();
@@ -331,23 +323,20 @@ TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
     ck_assert_int_eq(weft_tell(receiver, 3), 0);
     let_run();
     ck_assert_trail("r3 ");
-    weft_cancel(receiver);
-    weft_await(receiver);
+    cancel_and_await(receiver);
 }
 
 /* P30, P51 */
 TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
 {
-    receiver = weft_spin(receive_in_the_second_run, as_arg(2));
-    let_run();
+    receiver = spin_waiting(receive_in_the_second_run, as_arg(2));
     for (int i = 1; i <= 5; i++)
         spin_teller(i);
     ck_assert_trail("t1 t2 ");
     ck_assert_int_eq(weft_restart(receiver), 0);
     let_run();
     ck_assert_trail("t1 t2 r3 r4 r5 t3 t4 t5 ");
-    weft_cancel(receiver);
-    weft_await(receiver);
+    cancel_and_await(receiver);
 }
 
 TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
@@ -366,7 +355,6 @@ static weft_value call_result, next_result;
 
 static weft_value receive_and_snooze(void *arg)
 {
-    (void)arg;
     call_result = weft_receive();
     next_result = weft_snooze();
     return weft_try_receive();
@@ -374,15 +362,12 @@ static weft_value receive_and_snooze(void *arg)
 
 TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
 {
-    weft_fiber f = weft_spin(receive_and_snooze, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(receive_and_snooze, NULL);
     weft_tell(f, 7);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_int_eq(call_result, 7);
     ck_assert_int_eq(next_result, -ECANCELED);
-    f = weft_spin(receive_and_snooze, NULL);
-    let_run();
+    f = spin_waiting(receive_and_snooze, NULL);
     weft_stop(f, 3);
     weft_tell(f, 8);
     ck_assert_int_eq(weft_mailbox_count(f), 1); /* the cleanup of the fiber may receive it */
@@ -452,7 +437,6 @@ TEST(children_can_tell_a_fiber_that_waits_for_their_end)
 
 static weft_value echo_to_main(void *arg)
 {
-    (void)arg;
     for (weft_value i = 0; i < MESSAGES; i++) {
         weft_value v = weft_receive();
         if (v != i || weft_tell(weft_main(), v) != 0)

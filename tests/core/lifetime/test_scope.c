@@ -315,8 +315,7 @@ TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
         ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
     }
     ck_assert_int_eq(weft_await(f), 7);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
 }
 
 TEST(a_scope_affects_its_fiber_and_not_the_child_that_it_awaits)

@@ -311,8 +311,7 @@ TEST(an_interrupted_throttled_loop_returns_the_reason)
     weft_fiber f = spin_waiting(run_throttled_loop, &count);
     weft_raise(f, -EIO, "raised");
     ck_assert_int_eq(weft_await(f), -EIO);
-    f = weft_spin(run_throttled_loop, &count);
-    let_run();
+    f = spin_waiting(run_throttled_loop, &count);
     weft_interrupt(f, -EINTR);
     ck_assert_int_eq(weft_await(f), -EINTR);
     ck_assert_int_eq(count, 3);

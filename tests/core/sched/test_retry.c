@@ -131,8 +131,7 @@ TEST(a_cancelled_caller_does_not_call_again)
 {
     flaky f = {.failures = 100, .code = -EIO};
     weft_fiber fiber = spin_waiting(retry_for_hours, &f);
-    weft_cancel(fiber);
-    ck_assert_int_eq(weft_await(fiber), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(fiber), -ECANCELED);
     ck_assert_int_eq(f.calls, 1);
 }
 
@@ -178,8 +177,7 @@ TEST(a_cancellation_during_the_call_is_not_retried)
 {
     int calls = 0;
     weft_fiber fiber = spin_waiting(retry_sleep, &calls);
-    weft_cancel(fiber);
-    ck_assert_int_eq(weft_await(fiber), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(fiber), -ECANCELED);
     ck_assert_int_eq(calls, 1);
 }
 
