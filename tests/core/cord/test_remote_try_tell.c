@@ -245,8 +245,7 @@ static weft_value fill_and_suspend(void *runs)
 static weft_fiber spin_with_delayed_messages(int *runs)
 {
     *runs = 0;
-    weft_fiber f = receiver = weft_spin(fill_and_suspend, runs);
-    let_run();
+    weft_fiber f = receiver = spin_waiting(fill_and_suspend, runs);
     ck_assert_int_eq(fill_from(10), 2);
     ck_assert_int_eq(weft_tell(f, 1), 0);
     ck_assert_int_eq(weft_tell(f, 2), 0);

@@ -230,8 +230,7 @@ TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
     if (!HAS_BACKTRACES)
         return;
     void *frames[32];
-    weft_fiber f = weft_spin(suspend_nested, NULL);
-    weft_snooze();
+    weft_fiber f = spin_waiting(suspend_nested, NULL);
     int n = weft_backtrace(f, frames, COUNT_OF(frames));
     ck_assert_int_ge(n, 3);
     int in = find_frame(frames, n, inner_returns_to), out = find_frame(frames, n, outer_returns_to);

@@ -262,8 +262,7 @@ static weft_value sleep_in_scope(void *arg)
 TEST(a_cancelled_scope_does_not_time_out)
 { /* P41 */
     weft_scope scope;
-    weft_fiber f = weft_spin(sleep_in_scope, &scope);
-    weft_snooze();
+    weft_fiber f = spin_waiting(sleep_in_scope, &scope);
     ck_assert(!weft_scope_is_cancelled(&scope));
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);

@@ -77,8 +77,7 @@ TEST(delayed_calls_run_in_order_of_their_times)
 
 TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
 { /* P47 */
-    weft_fiber f = weft_spin(sleep_forever, NULL);
-    weft_snooze();
+    weft_fiber f = spin_sleeping();
     reset_runs();
     weft_fiber later = weft_after(0.002, run_for_ms, NULL);
     weft_fiber again = weft_every(0.002, run_for_ms, NULL);

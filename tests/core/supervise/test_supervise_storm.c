@@ -324,8 +324,7 @@ START_TEST(thousands_of_children_are_started_restarted_and_stopped)
         weft_supervise_options options = {
             .strategy = s, .restart = WEFT_ALWAYS, .restarts_max = UINT_MAX};
         load_runs = 0;
-        weft_fiber supervisor = weft_spin(supervise_load, &options);
-        let_run();
+        weft_fiber supervisor = spin_waiting(supervise_load, &options);
         ck_assert_int_eq(load_runs, n);
         ck_assert_int_eq(weft_children(supervisor, children, (size_t)n), n);
         for (int i = 0; i < n; i++)
