@@ -73,6 +73,7 @@ TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
     ck_assert_uint_ne(weft__cord_self->trim.first, 0);
     ck_assert_uint_lt(resident_bytes(), at_most - COUNT * (size_t)4096 / 2);
 #else
+    (void)at_most;
 #endif
 }
 
@@ -95,6 +96,7 @@ TEST(deep_stacks_are_trimmed_too)
     /* Cached stacks keep only their tops. */
     ck_assert_uint_lt(resident_bytes(), before + (16 << 20));
 #else
+    (void)before;
 #endif
 }
 
