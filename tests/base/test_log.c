@@ -1,5 +1,8 @@
 /* Tests of weft_set_log: which messages the function gets, in which form and from which threads. */
 #include "core/debug/report.h"
+#include "support/cases.h"
+
+#include "core/cord/fork_support.h"
 #include "support/suite.h"
 
 #include <stdatomic.h>
@@ -54,22 +57,15 @@ TEST(a_message_goes_to_the_function_without_prefix_and_newline_and_to_stderr_wit
     ck_assert_int_eq(strncmp(o->text, "weft: fiber #", 13), 0);
 }
 
-static weft_value receive_message(void *arg)
-{
-    (void)arg;
-    return weft_receive();
-}
-
 TEST(a_report_of_several_lines_is_one_text)
 {
     weft_set_log(collect, NULL);
-    weft_fiber f = weft_spin_with(receive_message, NULL, &(weft_spin_options){.name = "receiver"});
+    weft_fiber f = weft_spin_with(receive_one, NULL, &(weft_spin_options){.name = "receiver"});
     ck_assert_int_eq(weft_await(f), -EDEADLK);
     ck_assert_int_eq(logged.calls, 1);
     ck_assert_int_eq(logged.level, LOG_ERR);
     ck_assert_int_eq(strncmp(logged.text, "deadlock: every", 15), 0);
-    ck_assert_ptr_nonnull(strstr(logged.text, "\nweft: 1 fibers and main"));
-    ck_assert_ptr_nonnull(strstr(logged.text, "'receiver' waiting for a message"));
+    ck_assert_has(logged.text, "\nweft: 1 fibers and main", "'receiver' waiting for a message");
     ck_assert_int_ne(logged.text[strlen(logged.text) - 1], '\n');
     weft_cancel(f);
 }
@@ -93,15 +89,10 @@ TEST(a_long_report_is_cut_at_a_line_and_says_so)
     ck_assert_int_eq(strncmp(logged.text + bytes - strlen(end) - 12, "\nline ", 6), 0);
 }
 
-static weft_value fail_here(void *arg)
-{
-    (void)arg;
-    return weft_fail(-ENOSPC, "fail_here: no space");
-}
+FIBER(fail_here, weft_fail(-ENOSPC, "fail_here: no space"))
 
 static void print_bracketed(int level, const char *text, void *arg)
 {
-    (void)arg;
     dprintf(STDERR_FILENO, "<%d %s>", level, text);
 }
 
@@ -146,7 +137,6 @@ static int result_in_hook;
 
 static void switch_in_hook(int level, const char *text, void *arg)
 {
-    (void)level, (void)text, (void)arg;
     logged.calls++;
     result_in_hook = weft_snooze();
 }
@@ -168,7 +158,6 @@ TEST(a_function_cannot_switch_and_its_own_messages_go_to_stderr)
 
 static weft_value slice_warning(void *arg)
 {
-    (void)arg;
     weft_set_slice(1e-9, 0);
     while (logged.calls == 0)
         weft_check_slice();
@@ -184,7 +173,6 @@ TEST(a_fiber_can_switch_after_its_message)
 
 static void replace_in_hook(int level, const char *text, void *arg)
 {
-    (void)level, (void)text;
     ++*(int *)arg;
     weft_set_log(collect, NULL);
 }
@@ -210,25 +198,20 @@ static void *messages_of_a_thread(void *arg)
 /* The argument of a log function, for as long as the function is set. */
 typedef struct owner {
     atomic_bool is_valid;
-    atomic_int calls;
-    atomic_int calls_late;
+    atomic_int calls, calls_late;
 } owner;
 
 static void check_owner(int level, const char *text, void *arg)
 {
-    (void)level, (void)text;
     owner *o = arg;
-    if (!atomic_load(&o->is_valid))
-        atomic_fetch_add(&o->calls_late, 1);
-    atomic_fetch_add(&o->calls, 1);
+    o->calls_late += !o->is_valid;
+    o->calls++;
     sched_yield();
-    if (!atomic_load(&o->is_valid))
-        atomic_fetch_add(&o->calls_late, 1);
+    o->calls_late += !o->is_valid;
 }
 
 static void ignore_message(int level, const char *text, void *arg)
 {
-    (void)level, (void)text, (void)arg;
 }
 
 TEST(a_replaced_function_has_returned_in_all_threads)
@@ -241,34 +224,27 @@ TEST(a_replaced_function_has_returned_in_all_threads)
     for (int i = 0; i < THREADS; i++)
         threads[i] = start_thread(messages_of_a_thread, &must_end);
     for (int i = 0; i < ROUNDS; i++) {
-        atomic_store(&owners[i].is_valid, true);
+        owners[i].is_valid = true;
         weft_set_log(check_owner, &owners[i]);
-        while (atomic_load(&owners[i].calls) == 0)
+        while (owners[i].calls == 0)
             sched_yield();
         weft_set_log(ignore_message, NULL);
-        atomic_store(&owners[i].is_valid, false);
+        owners[i].is_valid = false;
     }
-    atomic_store(&must_end, true);
+    must_end = true;
     for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
+        join_thread(threads[i]);
     for (int i = 0; i < ROUNDS; i++)
-        ck_assert_int_eq(atomic_load(&owners[i].calls_late), 0);
+        ck_assert_int_eq(owners[i].calls_late, 0);
 }
 
-static int main_that_forks(void)
+TEST_PROGRAM(the_message_of_a_plain_fork_goes_to_stderr, 0,
+             "weft: all calls fail in a child of fork(2); use weft_fork\n")
 {
     weft_set_log(print_bracketed, NULL);
     weft_snooze();
     pid_t pid = fork();
     if (pid == 0)
         _exit(weft_snooze() == -ENOTRECOVERABLE ? 0 : 3);
-    int status;
-    waitpid(pid, &status, 0);
-    return WEXITSTATUS(status);
-}
-
-TEST(the_message_of_a_plain_fork_goes_to_stderr)
-{
-    assert_exited(run_apart(main_that_forks), 0,
-                  "weft: all calls fail in a child of fork(2); use weft_fork\n");
+    return wait_for_exit(pid);
 }

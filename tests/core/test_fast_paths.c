@@ -32,7 +32,6 @@ static int deferred; /* deferred functions that have not run yet */
 
 static void count_deferred(void *arg)
 {
-    (void)arg;
     deferred--;
 }
 
@@ -74,18 +73,17 @@ static const path slow_paths[] = {
 
 /* The fibers of the scenarios. */
 
-static weft_value bystand(void *arg)
+static void take_burden(void)
 {
-    (void)arg;
-    return 0;
+    if (way->burden != NULL)
+        way->burden();
 }
 
 static weft_value burdened_return(void *arg)
 {
     mark_count("m", (long long)weft_mailbox_count(weft_self()));
     mark_count("e", weft_error() != NULL ? weft_error()->code : 0);
-    if (way->burden != NULL)
-        way->burden();
+    take_burden();
     mark_count("run ", (long long)(intptr_t)arg);
     return (weft_value)arg;
 }
@@ -98,8 +96,7 @@ static weft_value burdened_fail(void *arg)
 
 static weft_value burdened_snooze(void *arg)
 {
-    if (way->burden != NULL)
-        way->burden();
+    take_burden();
     for (int i = 0; i < 3; i++) {
         mark_count("", (long long)(intptr_t)arg * 10 + i);
         mark_count("snooze ", weft_snooze());
@@ -111,7 +108,7 @@ static weft_fiber spin(weft_fn *fn, intptr_t arg)
 {
     static const weft_spin_options options = {.stack_bytes = 64 << 10};
     if (way->has_bystander)
-        ck_assert_int_eq(weft_go(bystand, NULL), 0);
+        ck_assert_int_eq(weft_go(return_arg, NULL), 0);
     weft_fiber f =
         way->has_options ? weft_spin_with(fn, (void *)arg, &options) : weft_spin(fn, (void *)arg);
     ck_assert_uint_ne(f, 0);
@@ -127,8 +124,7 @@ static void mark_await(weft_fiber f)
 
 static void mark_counters(void)
 {
-    weft_counters counters;
-    weft_stats(&counters);
+    weft_counters counters = stats();
     mark_count("fibers ", (long long)counters.fibers);
     mark_count("unawaited ", (long long)counters.fibers_unawaited);
     mark_count("timers ", (long long)counters.timers);
@@ -141,7 +137,6 @@ static void await_children_in_turn(void)
 {
     for (int i = 1; i <= 3; i++)
         mark_await(spin(burdened_return, i));
-    mark_counters();
 }
 
 static void await_children_in_reverse(void)
@@ -151,7 +146,6 @@ static void await_children_in_reverse(void)
         f[i] = spin(burdened_return, i + 1);
     for (int i = 2; i >= 0; i--)
         mark_await(f[i]);
-    mark_counters();
 }
 
 static void mark_error(void)
@@ -168,7 +162,6 @@ static void await_failures(void)
     mark_error();
     mark_count("= ", weft_await(spin(burdened_return, -ENODATA)));
     mark_error();
-    mark_counters();
 }
 
 static void await_together(void)
@@ -177,7 +170,6 @@ static void await_together(void)
     weft_fiber other = weft_spin(await_fiber, id_arg(f));
     mark_count("= ", weft_await(f));
     mark_await(other);
-    mark_counters();
 }
 
 static void await_while_others_run(void)
@@ -186,7 +178,6 @@ static void await_while_others_run(void)
     mark_await(spin(burdened_return, 3));
     mark_await(b);
     mark_await(a);
-    mark_counters();
 }
 
 static void await_a_stopped_child(void)
@@ -196,12 +187,10 @@ static void await_a_stopped_child(void)
     mark_await(never_run);
     mark_count("stop ", weft_stop(stopped, 8));
     mark_await(stopped);
-    mark_counters();
 }
 
 static weft_value cancel_self_and_await(void *arg)
 {
-    (void)arg;
     weft_fiber f = spin(burdened_return, 1);
     weft_cancel(weft_self());
     mark_count("await ", weft_await(f));
@@ -211,7 +200,6 @@ static weft_value cancel_self_and_await(void *arg)
 static void await_when_cancelled(void)
 {
     mark_await(spin(cancel_self_and_await, 0));
-    mark_counters();
 }
 
 static void await_a_moved_child(void)
@@ -221,7 +209,6 @@ static void await_a_moved_child(void)
     mark_await(child);
     weft_schedule(parent, 2);
     mark_await(parent);
-    mark_counters();
 }
 
 static void let_children_end_unawaited(void)
@@ -231,7 +218,6 @@ static void let_children_end_unawaited(void)
     let_run();
     mark_counters();
     mark_await(f);
-    mark_counters();
 }
 
 static void (*const scenarios[])(void) = {
@@ -244,10 +230,11 @@ static void run_scenario(void (*scenario)(void), const path *on)
 {
     deferred = 0;
     way = on;
-    trail[0] = '\0';
+    clear_trail();
     if (on->enter != NULL)
         on->enter(true);
     scenario();
+    mark_counters();
     if (on->enter != NULL)
         on->enter(false);
 }
@@ -282,7 +269,7 @@ TEST(a_warm_stack_starts_any_fiber_after_any_other)
     static char copied[] = "a copied argument";
     const weft_spin_options options = {.arg_bytes = sizeof copied};
     for (int i = 0; i < 8; i++) {
-        trail[0] = '\0';
+        clear_trail();
         weft_fiber f = i % 3 == 0 ? weft_spin_with(check_argument, copied, &options)
                                   : weft_spin(check_argument, (void *)(uintptr_t) "plain");
         ck_assert_int_eq(weft_await(f), i % 3 == 0 ? 17 : 5);
@@ -290,15 +277,12 @@ TEST(a_warm_stack_starts_any_fiber_after_any_other)
     }
 }
 
-static weft_value snooze_once(void *arg)
-{
-    (void)arg;
-    return weft_snooze();
-}
+FIBER(snooze_once, weft_snooze())
 
 /* Describe a fiber that has called weft_snooze and did not run since. */
-static void mark_snoozing(weft_fiber f)
+static weft_value mark_snoozing(void *arg)
 {
+    weft_fiber f = *(weft_fiber *)arg;
     weft_info info;
     ck_assert_int_eq(weft_info_of(f, &info), 0);
     mark_count("state ", info.state);
@@ -306,11 +290,6 @@ static void mark_snoozing(weft_fiber f)
     mark_count("schedule ", weft_schedule(f, 5));
     mark_count("transfer ", weft_transfer(f, 5));
     mark_count("value ", weft_await(f));
-}
-
-static weft_value mark_snoozing_arg(void *arg)
-{
-    mark_snoozing(*(weft_fiber *)arg);
     return 0;
 }
 
@@ -318,22 +297,20 @@ static weft_value mark_snoozing_arg(void *arg)
 TEST(a_snooze_on_the_slow_path_has_the_effect_of_the_fast_path)
 {
     weft_fiber snoozing = weft_spin(snooze_once, NULL);
-    weft_fiber observer = weft_spin(mark_snoozing_arg, &snoozing);
-    ck_assert_int_eq(weft_await(observer), 0);
+    ck_assert_int_eq(weft_await(weft_spin(mark_snoozing, &snoozing)), 0);
     char expected[sizeof trail];
     strcpy(expected, trail);
-    trail[0] = '\0';
+    clear_trail();
     weft_fiber started = weft_new(snooze_once, NULL);
     ck_assert_int_eq(weft_start(started), 0);
-    mark_snoozing(started);
+    mark_snoozing(&started);
     ck_assert_trail(expected);
 }
 
-static weft_value receive_three(void *arg)
+static weft_value receive_three(void *waits_first)
 {
-    int waits_first = (int)(intptr_t)arg;
     for (int i = 0; i < 3; i++) {
-        if (!waits_first)
+        if (waits_first == NULL)
             ck_assert_int_eq(weft_snooze(), 0);
         mark_count("got ", weft_receive());
         mark_count("left ", (long long)weft_mailbox_count(weft_self()));
@@ -343,8 +320,8 @@ static weft_value receive_three(void *arg)
 
 static void tell_all(int (*tell)(weft_fiber, weft_value), bool waits_first)
 {
-    trail[0] = '\0';
-    weft_fiber f = weft_spin(receive_three, (void *)(intptr_t)waits_first);
+    clear_trail();
+    weft_fiber f = weft_spin(receive_three, as_arg(waits_first));
     if (waits_first)
         let_run();
     for (int i = 1; i <= 4; i++)

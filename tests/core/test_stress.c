@@ -40,16 +40,9 @@ static bool kernel_has_guards(void)
     return has;
 }
 
-static weft_counters counters_now(void)
-{
-    weft_counters now;
-    ck_assert_int_eq(weft_stats(&now), 0);
-    return now;
-}
-
 static void assert_nothing_left(void)
 {
-    weft_counters now = counters_now();
+    weft_counters now = stats();
     ck_assert_uint_eq(now.fibers + now.fibers_unawaited + now.runnable, 0);
     ck_assert_uint_eq(now.timers + now.ops_pending, 0);
     ck_assert_uint_eq(now.stacks, now.stacks_cached);
@@ -59,7 +52,6 @@ static size_t counted;
 
 static weft_value suspend_and_count(void *arg)
 {
-    (void)arg;
     weft_value rc = weft_suspend();
     counted += rc == -ECANCELED;
     return rc;
@@ -142,7 +134,7 @@ static size_t spin_waiting_fibers(size_t n)
     for (size_t i = 0; i < n; i++)
         REQUIRE(weft_go(suspend_and_count, NULL) == 0);
     ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_uint_eq(counters_now().fibers, n);
+    ck_assert_uint_eq(stats().fibers, n);
     return resident_pages() - before;
 }
 
@@ -164,7 +156,7 @@ TEST(a_hundred_thousand_fibers_wait_with_guards_and_little_memory)
     const size_t n = (size_t)reduced_count(100000);
     size_t each = spin_waiting_fibers(n) * 4096 / n;
     if (kernel_has_guards())
-        ck_assert_uint_eq(counters_now().stacks_unguarded, 0);
+        ck_assert_uint_eq(stats().stacks_unguarded, 0);
     if (!is_checked() && sysconf(_SC_PAGESIZE) == 4096)
         ck_assert_uint_le(each, (4096 + 600) * 11 / 10);
     ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
@@ -185,10 +177,10 @@ static uint64_t shutdown_switches(size_t n)
 {
     counted = 0;
     weft_fiber parent = weft_spin(spin_children, as_arg((weft_value)n));
-    uint64_t before = counters_now().switches;
+    uint64_t before = stats().switches;
     ck_assert_int_eq(weft_await(parent), 1);
     ck_assert_uint_eq(counted, n);
-    return counters_now().switches - before;
+    return stats().switches - before;
 }
 
 /* P28, P16: each child runs twice, to reach its wait and to end. The parent runs a few times. */
@@ -210,7 +202,7 @@ TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
         for (int i = 0; i < batch; i++)
             REQUIRE(weft_await(f[i]) == i);
     }
-    ck_assert_uint_le(counters_now().stacks, 2 * (size_t)batch + 64);
+    ck_assert_uint_le(stats().stacks, 2 * (size_t)batch + 64);
     assert_nothing_left();
 }
 
@@ -249,7 +241,7 @@ TEST(spins_without_memory_fail_and_work_again_later)
     ck_assert_uint_ge(n, ((size_t)1 << 30) / (64 << 10) / 2); /* most of the memory was used */
     for (int i = 0; i < 1000; i++)
         assert_refused_for_memory();
-    ck_assert_uint_eq(counters_now().fibers, n);
+    ck_assert_uint_eq(stats().fibers, n);
     ck_assert_int_eq(weft_snooze(), 0);
     for (size_t i = 0; i < 100; i++)
         ck_assert_int_eq(weft_terminate(f[i], INFINITY), 0);

@@ -15,16 +15,8 @@ static weft_value suspend_then_shield(void *arg)
 
 static void sleep_shielded(void *arg)
 {
-    (void)arg;
     WEFT_SHIELD(INFINITY)
         weft_sleep(0.002);
-}
-
-static size_t live_fibers(void)
-{
-    weft_counters now;
-    weft_stats(&now);
-    return now.fibers;
 }
 
 static weft_value suspend_then_mark(void *arg)
@@ -45,21 +37,13 @@ static weft_value defer_set_and_spin(void *arg)
     return 1;
 }
 
-static weft_value await_and_mark(void *arg)
-{
-    weft_value rc = weft_await(arg_id(arg));
-    mark("awaiter ");
-    return rc;
-}
-
 /* T36 */
 TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
 {
     weft_key key = weft_key_new(mark_arg);
     weft_fiber f = weft_spin(defer_set_and_spin, &key);
-    weft_fiber awaiter = weft_spin(await_and_mark, id_arg(f));
-    ck_assert_int_eq(weft_await(awaiter), 1);
-    ck_assert_trail("body second first child local awaiter ");
+    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_trail("body second first child local ");
 }
 
 /* One of five deferred calls: a letter, and whether it defers another call. */
@@ -95,28 +79,22 @@ TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
             strcat(expected, d[i].letter);
             strcat(expected, d[i].defers_another ? d[i].other : "");
         }
-        trail[0] = '\0';
         weft_fiber f = spin_waiting(defer_five, d);
         ck_assert_int_eq(mask % 2 ? weft_cancel(f) : weft_schedule(f, 1), 0);
         ck_assert_int_eq(weft_await(f), mask % 2 ? -ECANCELED : 1);
-        ck_assert_trail(expected);
+        ck_take_trail(expected);
     }
 }
 
 static void spin_from_destructor(void *value)
 {
-    (void)value;
     ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0);
 }
 
-static weft_value set_local(void *arg)
-{
-    return weft_local_set(*(weft_key *)arg, arg);
-}
+FIBER(set_local, weft_local_set(*(weft_key *)arg, arg))
 
 static weft_value park_ending_child(void *arg)
 {
-    (void)arg;
     weft_fiber child = weft_spin(suspend_then_shield, NULL);
     weft_snooze();
     weft_cancel(child);
@@ -129,9 +107,9 @@ TEST(a_fiber_ends_only_after_its_children)
 {
     weft_key key = weft_key_new(spin_from_destructor);
     ck_assert_int_eq(weft_await(weft_spin(set_local, &key)), 0);
-    ck_assert_uint_eq(live_fibers(), 0);
+    ck_assert_uint_eq(stats().fibers, 0);
     ck_assert_int_eq(weft_await(weft_spin(park_ending_child, NULL)), 0);
-    ck_assert_uint_eq(live_fibers(), 0);
+    ck_assert_uint_eq(stats().fibers, 0);
     ck_assert_int_eq(weft_suspend(), 0);
 }
 
@@ -141,10 +119,7 @@ static weft_value spin_child_and_end(void *arg)
     return weft_snooze();
 }
 
-static weft_value await_stored_fiber(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
+FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
 
 /* P24: a fiber stopped with a value while its parent ends has that value in any case. */
 TEST(a_stop_during_shutdown_decides_the_value)
@@ -180,12 +155,11 @@ TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
     ck_assert_int_eq(weft_await(spun), -ESRCH);
     ck_assert_int_eq(weft_go(return_arg, as_arg(5)), 0);
     ck_assert_int_eq(weft_await(youngest_child()), 5);
-    ck_assert_uint_eq(live_fibers(), 0);
+    ck_assert_uint_eq(stats().fibers, 0);
 }
 
 static weft_value return_first_value_or_message(void *arg)
 {
-    (void)arg;
     if (weft_first_value() != 0)
         return weft_first_value();
     weft_value rc = weft_suspend();
@@ -245,7 +219,6 @@ static weft_value ignore_errors(void *arg)
 
 static weft_value fail_once(void *arg)
 {
-    (void)arg;
     weft_suspend();
     mark("a");
     weft_value rc = weft_sleep(1); /* fails at once, so no other fiber runs */
@@ -277,7 +250,6 @@ TEST(a_fiber_on_a_reused_record_starts_clean)
 
 static weft_value exit_with_3(void *arg)
 {
-    (void)arg;
     weft_snooze();
     exit_here(3);
     return 0;
@@ -285,7 +257,6 @@ static weft_value exit_with_3(void *arg)
 
 static weft_value fail_when_cancelled(void *arg)
 {
-    (void)arg;
     weft_suspend();
     return weft_fail(-EIO, "in the clean-up");
 }
@@ -313,15 +284,10 @@ static weft_value print_at_end(void *arg)
     return weft_sleep(INFINITY);
 }
 
-static int return_with_daemon(void)
+/* T43: a daemon is cancelled like all fibers, and its cleanup runs. */
+TEST_PROGRAM(a_daemon_is_ended_with_the_process, 3, "ended")
 {
     weft_spin_with(print_at_end, "ended", &(weft_spin_options){.is_daemon = true});
     weft_snooze();
     return 3;
-}
-
-/* T43: a daemon is cancelled like all fibers, and its cleanup runs. */
-TEST(a_daemon_is_ended_with_the_process)
-{
-    assert_exited(run_apart(return_with_daemon), 3, "ended");
 }

@@ -117,8 +117,7 @@ static weft_value return_from_child(void *arg)
 
 static int fork_and_return(int returned)
 {
-    weft_fiber sleeper = weft_spin(suspend_and_mark, "never ");
-    weft_snooze();
+    weft_fiber sleeper = spin_waiting(suspend_and_mark, "never ");
     weft_value status = weft_await(
         weft_spin_with(return_from_child, &returned, &(weft_spin_options){.name = "forker"}));
     weft_cancel(sleeper);
@@ -165,8 +164,7 @@ TEST(a_child_can_fork_in_turn)
 
 TEST(many_children_can_be_forked_one_after_the_other)
 {
-    weft_fiber f = weft_spin(sleep_forever, NULL);
-    weft_snooze();
+    weft_fiber f = spin_sleeping();
     for (int i = 0; i < 30; i++) {
         pid_t pid = weft_fork();
         if (pid == 0)

@@ -172,8 +172,7 @@ static void *fork_in_thread(void *arg)
 
 TEST(a_thread_without_fibers_is_refused_in_the_child_too)
 {
-    weft_fiber f = weft_spin(suspend_and_mark, "ran");
-    weft_snooze();
+    weft_fiber f = spin_waiting(suspend_and_mark, "ran");
     freopen("/dev/null", "w", stderr);
     ck_assert_ptr_null(join_thread(start_thread(fork_in_thread, NULL)));
     ck_assert_int_eq(weft_schedule(f, 0), 0);

@@ -1,8 +1,8 @@
 /* Messages between threads: order, bounds, and cancelled or interrupted senders. */
+#include "core/cord/fork_support.h"
 #include "support/random.h"
 #include "support/suite.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
@@ -17,13 +17,10 @@ static weft_value join_meanwhile(pthread_t thread)
 
 static weft_fiber receiver; /* the target of the threads; set before they start */
 
-static weft_value tell_receiver(void *arg)
-{
-    return weft_tell(receiver, (weft_value)arg);
-}
+FIBER(tell_receiver, weft_tell(receiver, (weft_value)arg))
 
 /* A message encodes its sender and its number. */
-#define MESSAGES_EACH 10000
+#define MESSAGES 1000
 #define SENDERS 4
 
 static weft_value message_of(weft_value sender, weft_value n)
@@ -31,83 +28,56 @@ static weft_value message_of(weft_value sender, weft_value n)
     return sender * 1000000 + n;
 }
 
-static void *tell_ten_thousand(void *arg)
+static void *tell_once(void *arg)
 {
-    for (weft_value i = 0; i < MESSAGES_EACH; i++)
+    return as_arg(weft_tell(receiver, (weft_value)arg));
+}
+
+static void *tell_all(void *arg)
+{
+    for (weft_value i = 0; i < MESSAGES; i++)
         if (weft_tell(receiver, message_of((weft_value)arg, i)) != 0)
             return as_arg(1);
     return NULL;
 }
 
-static void *tell_a_thousand(void *arg)
+/* Each thread is one sender. Each of its messages is told by another fiber. */
+static void *tell_by_fibers(void *arg)
 {
-    for (weft_value i = 0; i < 1000; i++)
-        if (weft_tell(receiver, message_of((weft_value)arg, i)) != 0)
+    for (weft_value i = 0; i < MESSAGES; i++)
+        if (weft_await(weft_spin(tell_receiver, as_arg(message_of((weft_value)arg, i)))) != 0)
             return as_arg(1);
     return NULL;
 }
 
-/* Receive this many messages of each sender, in order. */
-static void receive_each(weft_value each)
+/* Receive all messages of all senders, each sender's in order. */
+static void receive_from_threads(void *(*fn)(void *))
 {
     weft_value next[SENDERS] = {0};
-    for (weft_value i = 0; i < SENDERS * each; i++) {
+    pthread_t threads[SENDERS];
+    for (int i = 0; i < SENDERS; i++)
+        threads[i] = start_thread(fn, as_arg(i));
+    for (int i = 0; i < SENDERS * MESSAGES; i++) {
         weft_value m = weft_receive(), sender = m / 1000000;
         ck_assert(m >= 0 && sender < SENDERS);
         ck_assert_int_eq(m % 1000000, next[sender]++);
     }
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+    for (int i = 0; i < SENDERS; i++)
+        ck_assert_int_eq(join_meanwhile(threads[i]), 0);
 }
 
-static void receive_from_threads(void *(*fn)(void *), weft_value each)
+/* P49, P51: senders wait for room in a bounded mailbox. */
+TEST_LOOP(messages_of_other_threads_arrive_in_the_order_of_each_thread_with_any_bound, 4)
 {
     receiver = weft_self();
-    pthread_t threads[SENDERS];
-    for (int i = 0; i < SENDERS; i++)
-        threads[i] = start_thread(fn, as_arg(i));
-    receive_each(each);
-    for (int i = 0; i < SENDERS; i++)
-        ck_assert_int_eq((weft_value)join_thread(threads[i]), 0);
-}
-
-/* P49 */
-TEST(messages_of_threads_without_fibers_arrive_in_the_order_of_each_thread)
-{
-    receive_from_threads(tell_ten_thousand, MESSAGES_EACH);
-}
-
-/* P49, P51 */
-TEST(threads_without_fibers_wait_for_room_in_a_bounded_mailbox)
-{
-    ck_assert_int_eq(weft_mailbox_set_bound(3), 0);
-    receive_from_threads(tell_a_thousand, 1000);
-}
-
-#define FIBERS (MANY_FIBERS / 10)
-
-/* Each thread is one sender. Each of its messages is told by another fiber. */
-static void *tell_by_fibers(void *arg)
-{
-    for (weft_value i = 0; i < FIBERS; i++) {
-        weft_fiber f = weft_spin(tell_receiver, as_arg(message_of((weft_value)arg, i)));
-        if (weft_await(f) != 0)
-            return as_arg(1);
-    }
-    return NULL;
-}
-
-/* P49 */
-TEST(messages_of_fibers_of_other_threads_arrive_with_any_bound)
-{
-    for (size_t bound = 0; bound < 3; bound++) {
-        ck_assert_int_eq(weft_mailbox_set_bound(bound), 0);
-        receive_from_threads(tell_by_fibers, FIBERS);
-    }
+    ck_assert_int_eq(weft_mailbox_set_bound((size_t)_i), 0);
+    receive_from_threads(tell_all);
+    receive_from_threads(tell_by_fibers);
 }
 
 static weft_value change_bound_repeatedly(void *arg)
 {
-    (void)arg;
     for (size_t i = 0;; i++) {
         weft_mailbox_set_bound(i % 3);
         weft_value out[2];
@@ -124,19 +94,8 @@ static weft_value change_bound_repeatedly(void *arg)
 TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
 {
     weft_fiber middle = receiver = weft_spin(change_bound_repeatedly, NULL);
-    pthread_t threads[SENDERS];
-    for (int i = 0; i < SENDERS; i++)
-        threads[i] = start_thread(tell_a_thousand, as_arg(i));
-    receive_each(1000);
-    for (int i = 0; i < SENDERS; i++)
-        ck_assert_int_eq(join_meanwhile(threads[i]), 0);
-    weft_cancel(middle);
-    weft_await(middle);
-}
-
-static void *tell_once(void *arg)
-{
-    return as_arg(weft_tell(receiver, (weft_value)arg));
+    receive_from_threads(tell_all);
+    cancel_and_await(middle);
 }
 
 TEST(a_message_of_a_thread_that_ends_at_once_arrives)
@@ -154,7 +113,6 @@ TEST(a_message_of_a_thread_that_ends_at_once_arrives)
 
 static void *echo_each(void *arg)
 {
-    (void)arg;
     weft_mailbox_set_bound(1);
     if (weft_tell(receiver, (weft_value)weft_self()) != 0)
         return as_arg(-1);
@@ -181,16 +139,15 @@ TEST(two_threads_with_bounded_mailboxes_exchange_messages)
 static void *make_refused_calls(void *arg)
 {
     weft_fiber f = receiver;
-    (void)arg;
     const weft_value results[] = {
         weft_tell(f, -EIO) - -EINVAL,   weft_tell(0, 1) - -ESRCH,
         weft_mailbox_count(f) - -EXDEV, weft_monitor(f) - -EXDEV,
         weft_unmonitor(f) - -EXDEV,     weft_tell(weft_self(), 1) /* allowed */
     };
-    for (size_t i = 0; i < COUNT_OF(results); i++)
-        if (results[i] != 0)
-            return as_arg((weft_value)i + 1);
-    return NULL;
+    weft_value i = 0;
+    while (i < (weft_value)COUNT_OF(results) && results[i] == 0)
+        i++;
+    return as_arg(i < (weft_value)COUNT_OF(results) ? i + 1 : 0);
 }
 
 TEST(invalid_calls_between_threads_are_refused)
@@ -210,27 +167,20 @@ static void *store_id_of_thread(void *arg)
     return NULL;
 }
 
-TEST(telling_a_fiber_of_a_thread_that_has_ended_is_refused)
+FIBER(bound_and_return, weft_mailbox_set_bound(5))
+
+TEST(telling_a_fiber_that_has_ended_with_or_before_its_thread_is_refused)
 {
-    weft_self();
     for (weft_value bound = 0; bound < 2; bound++) {
         join_thread(start_thread(store_id_of_thread, as_arg(bound)));
         ck_assert_int_eq(weft_tell(receiver, 1), -ESRCH);
     }
-}
-
-static weft_value bound_and_return(void *arg)
-{
-    return weft_mailbox_set_bound((size_t)arg);
-}
-
-TEST(telling_an_ended_fiber_of_another_thread_is_refused)
-{
-    receiver = weft_spin(bound_and_return, as_arg(5));
+    receiver = weft_spin(bound_and_return, NULL);
     weft_await(receiver); /* its bound has ended with it */
-    ck_assert_int_eq(join_meanwhile(start_thread(tell_once, as_arg(1))), -ESRCH);
-    weft_mailbox_set_bound(5);
-    ck_assert_int_eq(join_meanwhile(start_thread(tell_once, as_arg(1))), -ESRCH);
+    for (size_t bound = 0; bound < 6; bound += 5) {
+        weft_mailbox_set_bound(bound);
+        ck_assert_int_eq(join_meanwhile(start_thread(tell_once, as_arg(1))), -ESRCH);
+    }
 }
 
 /* Disturb a fiber of another thread while its message waits for room. */
@@ -270,8 +220,7 @@ static void disturb_teller(weft_fiber f, disturbance kind, weft_scope *scope)
 static void *disturb_while_telling(void *arg)
 {
     teller v;
-    weft_fiber f = weft_spin(tell_5_in_a_scope, &v);
-    let_run();
+    weft_fiber f = spin_waiting(tell_5_in_a_scope, &v);
     weft_schedule(receiver, 1);
     sem_wait(&may_disturb);
     disturb_teller(f, (disturbance)(intptr_t)arg, &v.scope);
@@ -291,34 +240,25 @@ static pthread_t start_teller(disturbance kind)
     return thread;
 }
 
-TEST(a_sender_interrupted_while_it_waits_has_told_nothing)
+TEST_LOOP(an_interrupted_sender_has_told_its_message_only_if_it_was_admitted_before, DISTURBANCES)
 {
     const weft_value results[] = {-ECANCELED, -77, -EPROTO, -ECANCELED};
-    for (disturbance kind = CANCEL; kind < DISTURBANCES; kind++) {
-        pthread_t thread = start_teller(kind);
-        sem_post(&may_disturb);
-        ck_assert_int_eq(join_meanwhile(thread), results[kind]);
-        ck_assert_int_eq(weft_receive(), 1);
-        ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-    }
-}
-
-TEST(a_sender_interrupted_after_its_message_was_admitted_has_told_it)
-{
-    for (disturbance kind = CANCEL; kind < DISTURBANCES; kind++) {
-        pthread_t thread = start_teller(kind);
-        ck_assert_int_eq(weft_receive(), 1); /* admits the message */
-        ck_assert_int_eq(weft_mailbox_count(receiver), 1);
-        sem_post(&may_disturb);
-        ck_assert_int_eq(join_meanwhile(thread), 0);
-        ck_assert_int_eq(weft_receive(), 5);
-        ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-    }
+    pthread_t thread = start_teller(_i);
+    sem_post(&may_disturb);
+    ck_assert_int_eq(join_meanwhile(thread), results[_i]);
+    ck_assert_int_eq(weft_receive(), 1);
+    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+    thread = start_teller(_i);
+    ck_assert_int_eq(weft_receive(), 1); /* admits the message */
+    ck_assert_int_eq(weft_mailbox_count(receiver), 1);
+    sem_post(&may_disturb);
+    ck_assert_int_eq(join_meanwhile(thread), 0);
+    ck_assert_int_eq(weft_receive(), 5);
+    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 
 static void *tell_while_cancelled(void *arg)
 {
-    (void)arg;
     weft_value rc = 1;
     WEFT_MOVE_ON_AFTER(0) {
         rc = weft_tell(receiver, 2);
@@ -339,80 +279,66 @@ static weft_value bound_and_suspend(void *arg)
 {
     weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
-    weft_value v = weft_suspend();
-    return v == 0 && arg != NULL ? weft_receive() : v;
+    return weft_suspend();
 }
 
 /* Let a fiber tell 5. Schedule the fiber in arg when the message has arrived. */
 static void *tell_5_and_schedule(void *arg)
 {
-    weft_fiber f = weft_spin(tell_receiver, as_arg(5));
-    let_run();
+    weft_fiber f = spin_waiting(tell_receiver, as_arg(5));
     weft_schedule(arg_id(arg), 1);
     return as_arg(weft_await(f));
 }
 
-TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
+/* Return a thread whose message 5 waits for room in the mailbox of a fiber of this thread. */
+static pthread_t start_waiting_teller(void)
 {
-    receiver = weft_spin(bound_and_suspend, NULL);
-    let_run();
+    receiver = spin_waiting(bound_and_suspend, NULL);
     pthread_t thread = start_thread(tell_5_and_schedule, id_arg(weft_self()));
     ck_assert_int_eq(weft_suspend(), 1);
+    return thread;
+}
+
+TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends_but_reaches_its_next_run)
+{
+    pthread_t thread = start_waiting_teller();
     weft_schedule(receiver, 9);
     ck_assert_int_eq(weft_await(receiver), 9);
     ck_assert_int_eq(join_meanwhile(thread), -ESRCH);
-}
-
-TEST(a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver)
-{
-    receiver = weft_spin(bound_and_suspend, NULL);
-    let_run();
-    pthread_t thread = start_thread(tell_5_and_schedule, id_arg(weft_self()));
-    ck_assert_int_eq(weft_suspend(), 1);
+    thread = start_waiting_teller();
     ck_assert_int_eq(weft_restart(receiver), 0);
     ck_assert_int_eq(join_meanwhile(thread), 0);
-    weft_cancel(receiver);
-    weft_await(receiver);
+    cancel_and_await(receiver);
 }
 
 static _Atomic weft_fiber bounded; /* a main fiber with a full mailbox */
 static sem_t may_end;
 
-/* End when scheduled, after handling earlier messages. */
-static void *fill_mailbox_and_suspend(void *arg)
+/* With an argument, end without handling messages. Otherwise handle messages, and end later. */
+static void *fill_mailbox_and_wait(void *blocks)
 {
-    (void)arg;
     weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
     atomic_store(&bounded, weft_self());
-    weft_suspend();
+    if (blocks != NULL)
+        sem_wait(&may_end);
+    else
+        weft_suspend();
     return NULL;
 }
 
-/* End without handling messages. */
-static void *fill_mailbox_and_block(void *arg)
+static pthread_t start_full_receiver(bool blocks)
 {
-    (void)arg;
-    weft_mailbox_set_bound(1);
-    weft_tell(weft_self(), 1);
-    atomic_store(&bounded, weft_self());
-    sem_wait(&may_end);
-    return NULL;
-}
-
-static void wait_until_full(void)
-{
+    pthread_t thread = start_thread(fill_mailbox_and_wait, as_arg(blocks));
     while ((receiver = atomic_load(&bounded)) == 0)
         weft_snooze();
+    return thread;
 }
 
 TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
 {
-    pthread_t thread = start_thread(fill_mailbox_and_suspend, NULL);
-    wait_until_full();
-    weft_fiber f = weft_spin(tell_receiver, as_arg(5));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    pthread_t thread = start_full_receiver(false);
+    weft_fiber f = spin_waiting(tell_receiver, as_arg(5));
     ck_assert_int_eq(weft_schedule(receiver, 0), 0);
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
@@ -421,8 +347,7 @@ TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
 TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_inbox)
 {
     sem_init(&may_end, 0, 0);
-    pthread_t thread = start_thread(fill_mailbox_and_block, NULL);
-    wait_until_full();
+    pthread_t thread = start_full_receiver(true);
     weft_fiber f[2] = {weft_spin(tell_receiver, as_arg(5)), weft_spin(tell_receiver, as_arg(6))};
     let_run();
     ck_assert_int_eq(weft_interrupt(f[1], -7), 0); /* has no effect any more */
@@ -430,8 +355,7 @@ TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_i
     ck_assert_int_eq(weft_await(f[0]), -ESRCH);
     ck_assert_int_eq(weft_await(f[1]), -ESRCH);
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
-    f[0] = weft_spin(tell_receiver, as_arg(5));
-    ck_assert_int_eq(weft_await(f[0]), -ESRCH);
+    ck_assert_int_eq(weft_tell(receiver, 5), -ESRCH);
 }
 
 static void *end_with_waiting_senders(void *arg)
@@ -469,23 +393,10 @@ static void *end_in_a_fiber_while_telling(void *arg)
     return NULL;
 }
 
-/* TSan does not let a thread end in a fiber. */
-static bool is_tsan(void)
-{
-#if defined(__SANITIZE_THREAD__)
-    return true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    return true;
-#endif
-#endif
-    return false;
-}
-
 TEST(a_thread_may_end_in_a_fiber_while_its_main_fiber_tells)
 {
-    if (is_tsan())
-        return;
+    if (HAS_TSAN)
+        return; /* TSan does not let a thread end in a fiber */
     for (int i = 0; i < 20; i++) {
         receiver = weft_self();
         weft_mailbox_set_bound(1);

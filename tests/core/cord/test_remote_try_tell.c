@@ -1,11 +1,15 @@
 /* weft_try_tell between threads: bounds, order, limits, and the end of the receiver. */
-#include "support/random.h"
+#include "core/cord/fork_support.h"
 #include "support/suite.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
+static weft_fiber receiver; /* the target of the threads */
 
-static weft_fiber receiver; /* the target of the threads; set before they start */
+static void receive_here(void)
+{
+    receiver = weft_self();
+}
+
+FIXTURE(receive_here, NULL)
 
 #define SENDERS 4
 
@@ -16,23 +20,23 @@ static weft_value message_of(weft_value sender, weft_value n)
 }
 
 /* Tell values from `first` on, until a call fails. Return the number of messages. */
-static weft_value try_from(weft_value first)
-{
-    weft_value n = 0;
-    while (weft_try_tell(receiver, first + n) == 0)
-        n++;
-    return n;
-}
-
 static void *try_until_refused(void *first)
 {
-    return as_arg(try_from((weft_value)first));
+    weft_value n = 0;
+    while (weft_try_tell(receiver, (weft_value)first + n) == 0)
+        n++;
+    return as_arg(n);
 }
 
 /* Run fn in a plain thread, while this thread does nothing else. */
 static weft_value in_thread(void *(*fn)(void *), void *arg)
 {
     return (weft_value)join_thread(start_thread(fn, arg));
+}
+
+static weft_value fill_from(weft_value first)
+{
+    return in_thread(try_until_refused, as_arg(first));
 }
 
 static void assert_received(weft_value first, weft_value n)
@@ -43,14 +47,13 @@ static void assert_received(weft_value first, weft_value n)
 
 TEST(a_bounded_mailbox_accepts_as_many_messages_as_it_has_space)
 {
-    receiver = weft_self();
     for (weft_value bound = 1; bound < 6; bound++) {
         ck_assert_int_eq(weft_mailbox_set_bound((size_t)bound), 0);
-        ck_assert_int_eq(in_thread(try_until_refused, as_arg(100)), bound);
-        ck_assert_int_eq(in_thread(try_until_refused, as_arg(200)), 0);
+        ck_assert_int_eq(fill_from(100), bound);
+        ck_assert_int_eq(fill_from(200), 0);
         assert_received(100, 1); /* delivers all messages, and takes one */
         ck_assert_int_eq(weft_mailbox_count(receiver), bound - 1);
-        ck_assert_int_eq(in_thread(try_until_refused, as_arg(300)), 1);
+        ck_assert_int_eq(fill_from(300), 1);
         assert_received(101, bound - 1);
         assert_received(300, 1);
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
@@ -59,49 +62,43 @@ TEST(a_bounded_mailbox_accepts_as_many_messages_as_it_has_space)
 
 TEST(messages_of_the_own_thread_leave_less_space)
 {
-    receiver = weft_self();
     weft_mailbox_set_bound(5);
     weft_tell(receiver, 1);
     weft_tell(receiver, 2);
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(3)), 3);
+    ck_assert_int_eq(fill_from(3), 3);
     assert_received(1, 5);
 }
 
 TEST(the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound)
 {
     weft_mailbox_set_bound(1);
-    weft_fiber unbounded = weft_spin(sleep_forever, NULL);
-    let_run();
-    receiver = weft_self();
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(7)), 1);
+    weft_fiber unbounded = spin_sleeping();
+    ck_assert_int_eq(fill_from(7), 1);
     receiver = unbounded;
-    ck_assert_int_gt(in_thread(try_until_refused, as_arg(0)), 1000);
+    ck_assert_int_gt(fill_from(0), 1000);
     assert_received(7, 1);
-    weft_cancel(unbounded);
-    weft_await(unbounded);
+    cancel_and_await(unbounded);
 }
 
 TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
 {
-    receiver = weft_self();
     weft_mailbox_set_bound(2);
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(10)), 2); /* not delivered yet */
+    ck_assert_int_eq(fill_from(10), 2); /* not delivered yet */
     weft_tell(receiver, 1);
     weft_tell(receiver, 2);
     let_run();
     ck_assert_int_eq(weft_mailbox_count(receiver), 2);
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 0);
+    ck_assert_int_eq(fill_from(20), 0);
     assert_received(1, 2);
     ck_assert_int_eq(weft_mailbox_count(receiver), 2);
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 0);
+    ck_assert_int_eq(fill_from(20), 0);
     assert_received(10, 2);
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 2);
+    ck_assert_int_eq(fill_from(20), 2);
     assert_received(20, 2);
 }
 
 static void *try_twice_then_tell(void *arg)
 {
-    (void)arg;
     int rc = weft_try_tell(receiver, 10);
     rc = rc < 0 ? rc : weft_try_tell(receiver, 11);
     return as_arg(rc < 0 ? rc : weft_tell(receiver, 12));
@@ -109,7 +106,6 @@ static void *try_twice_then_tell(void *arg)
 
 TEST(a_told_message_arrives_after_the_messages_that_wait_for_space)
 {
-    receiver = weft_self();
     weft_mailbox_set_bound(2);
     pthread_t thread = start_thread(try_twice_then_tell, NULL);
     assert_received(10, 3);
@@ -123,7 +119,6 @@ static void *try_once(void *value)
 
 TEST(messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space)
 {
-    receiver = weft_self();
     weft_mailbox_set_bound(1);
     ck_assert_int_eq(in_thread(try_once, as_arg(10)), 0); /* has a place, not delivered yet */
     weft_mailbox_set_bound(0);
@@ -156,53 +151,35 @@ static void *send_from_a_fiber(void *arg)
     return send_a_thousand(arg);
 }
 
-static weft_value receiver_bound; /* bound of the receiver; changed by receive_from_senders */
-
-/* Receive all messages, each sender's in order. Never find more messages than the bound. */
-static void receive_from_senders(bool must_change)
+/*
+ * Receive all messages, each sender's in order. With a bound, never find more messages than the
+ * bound. Round 0 changes the bound.
+ */
+TEST_LOOP(the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded, 4)
 {
     weft_value next[SENDERS] = {0};
+    pthread_t threads[SENDERS];
+    weft_mailbox_set_bound((size_t)_i);
+    for (int i = 0; i < SENDERS; i++)
+        threads[i] = start_thread(i % 2 == 0 ? send_a_thousand : send_from_a_fiber, as_arg(i));
     for (int i = 0; i < SENDERS * 1000; i++) {
-        if (must_change && i % 3 == 0)
-            weft_mailbox_set_bound((size_t)(receiver_bound = i % 4));
-        if (!must_change)
-            ck_assert_int_le(weft_mailbox_count(receiver), receiver_bound);
+        if (_i == 0 && i % 3 == 0)
+            weft_mailbox_set_bound((size_t)(i % 4));
+        if (_i != 0)
+            ck_assert_int_le(weft_mailbox_count(receiver), _i);
         weft_value m = weft_receive(), sender = m / 1000000;
         ck_assert(m >= 0 && sender < SENDERS);
         ck_assert_int_eq(m % 1000000, next[sender]++);
     }
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-}
-
-static void exchange(weft_value bound, bool must_change)
-{
-    receiver = weft_self();
-    weft_mailbox_set_bound((size_t)(receiver_bound = bound));
-    pthread_t threads[SENDERS];
-    for (int i = 0; i < SENDERS; i++)
-        threads[i] = start_thread(i % 2 == 0 ? send_a_thousand : send_from_a_fiber, as_arg(i));
-    receive_from_senders(must_change);
     for (int i = 0; i < SENDERS; i++)
         ck_assert_int_eq((weft_value)join_thread(threads[i]), 0);
 }
 
-TEST(the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded)
-{
-    exchange(1, false);
-    exchange(3, false);
-}
-
-TEST(the_order_of_each_sender_is_kept_without_a_bound_and_while_the_bound_changes)
-{
-    receiver_bound = 0;
-    exchange(0, true);
-}
-
 TEST(an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full)
 {
-    receiver = weft_self();
     let_run();
-    weft_value n = in_thread(try_until_refused, as_arg(0));
+    weft_value n = fill_from(0);
     ck_assert_int_eq(n, 16384);
     assert_received(0, n);
     ck_assert_int_eq(in_thread(try_once, as_arg(5)), 0);
@@ -218,14 +195,12 @@ static void *store_id(void *arg)
 
 static void *refused_calls(void *arg)
 {
-    (void)arg;
     bool is_right = weft_try_tell(receiver, -EIO) == -EINVAL && weft_try_tell(0, 1) == -ESRCH;
     return as_arg(is_right ? 0 : 1);
 }
 
 TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
 {
-    receiver = weft_self();
     ck_assert_int_eq(in_thread(refused_calls, NULL), 0);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     for (weft_value bound = 0; bound < 2; bound++) {
@@ -241,7 +216,6 @@ TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
 
 static void *try_without_switching(void *arg)
 {
-    (void)arg;
     weft_no_switch_begin();
     int rc = weft_try_tell(receiver, 4);
     weft_no_switch_end();
@@ -250,7 +224,6 @@ static void *try_without_switching(void *arg)
 
 TEST(the_call_never_switches)
 {
-    receiver = weft_self();
     for (size_t bound = 0; bound < 2; bound++) {
         weft_mailbox_set_bound(bound);
         ck_assert_int_eq(in_thread(try_without_switching, NULL), 0);
@@ -272,9 +245,8 @@ static weft_value fill_and_suspend(void *runs)
 static weft_fiber spin_with_delayed_messages(int *runs)
 {
     *runs = 0;
-    weft_fiber f = receiver = weft_spin(fill_and_suspend, runs);
-    let_run();
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(10)), 2);
+    weft_fiber f = receiver = spin_waiting(fill_and_suspend, runs);
+    ck_assert_int_eq(fill_from(10), 2);
     ck_assert_int_eq(weft_tell(f, 1), 0);
     ck_assert_int_eq(weft_tell(f, 2), 0);
     let_run();
@@ -282,52 +254,30 @@ static weft_fiber spin_with_delayed_messages(int *runs)
     return f;
 }
 
-TEST(messages_that_wait_for_space_are_discarded_with_their_receiver)
+TEST(messages_that_wait_for_space_are_discarded_with_their_receiver_but_reach_its_next_run)
 {
     int runs;
     weft_fiber f = spin_with_delayed_messages(&runs);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(in_thread(try_once, as_arg(5)), -ESRCH);
-}
-
-TEST(messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiver)
-{
-    int runs;
-    weft_fiber f = spin_with_delayed_messages(&runs);
+    f = spin_with_delayed_messages(&runs);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_await(f), 10);
     ck_assert_int_eq(runs, 2);
 }
 
-/* TSan does not support threads in a child of fork. */
-static bool is_tsan(void)
-{
-#if defined(__SANITIZE_THREAD__)
-    return true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    return true;
-#endif
-#endif
-    return false;
-}
-
 TEST(in_a_child_of_weft_fork_the_places_of_lost_messages_are_free)
 {
-    if (is_tsan())
+    if (HAS_TSAN)
         return;
-    receiver = weft_self();
     weft_mailbox_set_bound(3);
-    ck_assert_int_eq(in_thread(try_until_refused, as_arg(10)), 3); /* not delivered yet */
+    ck_assert_int_eq(fill_from(10), 3); /* not delivered yet */
     pid_t pid = weft_fork();
     if (pid == 0) {
         receiver = weft_self();
-        bool is_right = in_thread(try_until_refused, as_arg(20)) == 3 && weft_receive() == 20;
-        _exit(is_right ? 0 : 1);
+        require(fill_from(20) == 3 && weft_receive() == 20);
+        _exit(0);
     }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(wait_for_exit(pid), 0);
     assert_received(10, 3);
 }

@@ -1,4 +1,5 @@
 /* Tests of names, fiber information, walks, dumps, backtraces, and CPU time. */
+#include "support/cases.h"
 #include "support/suite.h"
 
 #include <time.h>
@@ -10,13 +11,25 @@
 #define HAS_BACKTRACES true
 #endif
 
+static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
+{
+    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
+}
+
+static weft_info info_of(weft_fiber f)
+{
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    return info;
+}
+
 /* T17 */
 TEST(a_name_is_copied_and_cut_to_31_bytes)
 {
     char name[64];
     memset(name, 'n', sizeof name - 1);
     name[63] = '\0';
-    weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = name});
+    weft_fiber f = spin_named(return_arg, NULL, name);
     ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
     name[31] = '\0';
     ck_assert_str_eq(weft_name_of(f), name);
@@ -29,9 +42,11 @@ TEST(a_name_is_copied_and_cut_to_31_bytes)
     weft_await(f);
 }
 
-/* T17, T19 */
+/* T17, T19, T20: nor does a new fiber have the name of a previous fiber. */
 TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
 {
+    for (int i = 0; i < 10; i++)
+        weft_await(spin_named(return_arg, NULL, "old"));
     weft_fiber f = weft_spin(return_arg, NULL);
     ck_assert_str_eq(weft_name_of(f), "");
     ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
@@ -42,21 +57,7 @@ TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
     ck_assert_str_eq(weft_name_of(weft_main()), "main");
 }
 
-/* T17, T20 */
-TEST(a_new_fiber_does_not_have_the_name_of_a_previous_fiber)
-{
-    for (int i = 0; i < 10; i++)
-        weft_await(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"}));
-    weft_fiber f = weft_spin(return_arg, NULL);
-    ck_assert_str_eq(weft_name_of(f), "");
-    weft_await(f);
-}
-
-static weft_value sleep_briefly(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.002);
-}
+FIBER(sleep_briefly, weft_sleep(0.002))
 
 /* T20 */
 TEST(the_info_of_a_waiting_fiber)
@@ -65,8 +66,7 @@ TEST(the_info_of_a_waiting_fiber)
     weft_fiber other = weft_spin(sleep_briefly, NULL);
     weft_fiber f = weft_spin_with(sleep_forever, NULL, &options);
     weft_await(other);
-    weft_info i;
-    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    weft_info i = info_of(f);
     ck_assert_uint_eq(i.id, f);
     ck_assert_uint_eq(i.parent, weft_self());
     ck_assert_str_eq(i.name, "sleeper");
@@ -79,28 +79,26 @@ TEST(the_info_of_a_waiting_fiber)
     ck_assert_uint_le(i.stack_used, i.stack_bytes);
     ck_assert(i.is_daemon && !i.is_parked);
     weft_park(f);
-    weft_info_of(f, &i);
-    ck_assert(i.is_parked);
+    ck_assert(info_of(f).is_parked);
     weft_unpark(f);
 }
 
 /* T20 */
 TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
 {
-    weft_info i;
-    ck_assert_int_eq(weft_info_of(weft_main(), &i), 0);
+    weft_info i = info_of(weft_main());
     ck_assert_uint_eq(i.parent, 0);
     ck_assert_ptr_null((void *)i.fn);
     ck_assert_int_eq(i.state, WEFT_RUNNING);
     ck_assert_str_eq(i.waits_for, "");
     ck_assert_uint_eq(i.stack_bytes, 0);
     weft_fiber f = weft_spin(return_arg, as_arg(7));
-    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    i = info_of(f);
     ck_assert_int_eq(i.state, WEFT_RUNNABLE);
     ck_assert_double_eq(i.waiting_s, 0);
     weft_snooze();
     /* T24: the fiber has ended, and its value is not awaited yet. */
-    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    i = info_of(f);
     ck_assert_int_eq(i.state, WEFT_DEAD);
     ck_assert_uint_eq(i.stack_bytes, 0);
     ck_assert_int_eq(weft_await(f), 7);
@@ -110,8 +108,7 @@ TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
 
 static void assert_waits_for(weft_fiber f, const char *reason)
 {
-    weft_info i;
-    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    weft_info i = info_of(f);
     ck_assert_int_eq(i.state, WEFT_WAITING);
     ck_assert_str_eq(i.waits_for, reason);
 }
@@ -123,22 +120,20 @@ TEST(every_kind_of_wait_has_a_reason)
     weft_pipe(fd);
     weft_fiber sleeper = spin_sleeping();
     weft_fiber awaiter = weft_spin(await_fiber, id_arg(sleeper));
-    weft_fiber reader = weft_spin(read_byte, &fd[0]);
-    let_run();
+    weft_fiber reader = spin_waiting(read_byte, &fd[0]);
     assert_waits_for(sleeper, "sleep");
     assert_waits_for(awaiter, "the end of");
     assert_waits_for(reader, "read");
     assert_waits_for(spin_suspended(), "weft_schedule");
     assert_waits_for(weft_new(return_arg, NULL), "its start");
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
     ck_assert_int_eq(weft_await(reader), -EBADF);
 }
 
 static weft_value spin_two_and_suspend(void *arg)
 {
-    weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "a1"});
-    weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "a2"});
+    spin_named(suspend, NULL, "a1");
+    spin_named(suspend, NULL, "a2");
     return suspend(arg);
 }
 
@@ -152,61 +147,45 @@ static int mark_name(const weft_info *info, void *context)
 
 static void spin_tree(void)
 {
-    weft_spin_with(spin_two_and_suspend, NULL, &(weft_spin_options){.name = "a"});
-    weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "b"});
-    weft_fiber ended = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "zombie"});
+    spin_named(spin_two_and_suspend, NULL, "a");
+    spin_named(suspend, NULL, "b");
+    weft_fiber ended = spin_named(return_arg, NULL, "zombie");
     let_run();
     ck_assert_int_eq(weft_state_of(ended), WEFT_DEAD);
 }
 
 /* T20 */
-TEST(a_walk_visits_live_fibers_parents_before_children)
+TEST(a_walk_visits_live_fibers_parents_before_children_until_the_callback_returns_nonzero)
 {
     int left = 100;
     spin_tree();
     ck_assert_int_eq(weft_walk(mark_name, &left), 0);
-    ck_assert_trail("main a a1 a2 b ");
+    ck_take_trail("main a a1 a2 b ");
+    left = 3;
+    ck_assert_int_eq(weft_walk(mark_name, &left), 42);
+    ck_assert_trail("main a a1 ");
     ck_assert_int_eq(weft_walk(NULL, NULL), -EINVAL);
 }
 
-/* T20 */
-TEST(a_walk_ends_when_the_callback_returns_nonzero)
-{
-    int left = 3;
-    spin_tree();
-    ck_assert_int_eq(weft_walk(mark_name, &left), 42);
-    ck_assert_trail("main a a1 ");
-}
-
 /* T20, T23 */
-TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
+TEST(a_dump_shows_the_tree_with_names_states_and_reasons_or_fails)
 {
     FILE *file = tmpfile();
     spin_tree();
-    weft_spin_with(sleep_forever, NULL, &(weft_spin_options){.name = "sleeper"});
+    spin_named(sleep_forever, NULL, "sleeper");
     weft_snooze();
-    weft_park(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "held"}));
+    weft_park(spin_named(return_arg, NULL, "held"));
     ck_assert_int_eq(weft_dump(fileno(file)), 0);
     static char text[65536];
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
-    static const char *const expected[] = {
-        "'main' running", "'a' waiting for weft_schedule", "'a1' waiting", "'a2' waiting",
-        "'b' waiting",    "'sleeper' waiting for sleep",   "parked",       "stack "};
-    for (size_t i = 0; i < COUNT_OF(expected); i++)
-        ck_assert_msg(strstr(text, expected[i]) != NULL, "no %s in:\n%s", expected[i], text);
-    ck_assert_ptr_null(strstr(text, "zombie"));
-    weft_info i;
-    weft_info_of(weft_main(), &i);
     char id[32];
-    snprintf(id, sizeof id, "#%llu ", (unsigned long long)i.id);
-    ck_assert_ptr_nonnull(strstr(text, id));
-}
-
-/* T20 */
-TEST(a_dump_to_a_bad_descriptor_is_an_error)
-{
+    snprintf(id, sizeof id, "#%llu ", (unsigned long long)weft_main());
+    ck_assert_has(text, "'main' running", "'a' waiting for weft_schedule", "'a1' waiting",
+                  "'a2' waiting", "'b' waiting", "'sleeper' waiting for sleep", "parked", "stack ",
+                  id);
+    ck_assert_lacks(text, "zombie");
     ck_assert_int_eq(weft_dump(-1), -EBADF);
 }
 
@@ -231,7 +210,6 @@ static __attribute__((noinline)) weft_value outer(weft_value (*wait)(void))
 
 static weft_value suspend_nested(void *arg)
 {
-    (void)arg;
     weft_value rc = outer(weft_suspend);
     __asm__ volatile("" : "+r"(rc));
     return rc;
@@ -252,8 +230,7 @@ TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
     if (!HAS_BACKTRACES)
         return;
     void *frames[32];
-    weft_fiber f = weft_spin(suspend_nested, NULL);
-    weft_snooze();
+    weft_fiber f = spin_waiting(suspend_nested, NULL);
     int n = weft_backtrace(f, frames, COUNT_OF(frames));
     ck_assert_int_ge(n, 3);
     int in = find_frame(frames, n, inner_returns_to), out = find_frame(frames, n, outer_returns_to);
@@ -268,6 +245,13 @@ TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
 
 static void *own_frames[32];
 
+static void assert_own_frames(int n)
+{
+    ck_assert_int_ge(n, 3);
+    ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
+    ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
+}
+
 static weft_value trace_self(void)
 {
     return weft_backtrace(weft_self(), own_frames, COUNT_OF(own_frames));
@@ -275,7 +259,6 @@ static weft_value trace_self(void)
 
 static weft_value trace_nested(void *arg)
 {
-    (void)arg;
     weft_value n = outer(trace_self);
     __asm__ volatile("" : "+r"(n));
     return n;
@@ -284,17 +267,10 @@ static weft_value trace_nested(void *arg)
 /* T21 */
 TEST(a_fiber_can_have_its_own_backtrace)
 {
-    int n = (int)weft_await(weft_spin(trace_nested, NULL));
-    ck_assert_int_ge(n, 3);
-    ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
-    ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
+    assert_own_frames((int)weft_await(weft_spin(trace_nested, NULL)));
 }
 
-static weft_value trace_main(void *arg)
-{
-    (void)arg;
-    return weft_backtrace(weft_main(), own_frames, COUNT_OF(own_frames));
-}
+FIBER(trace_main, weft_backtrace(weft_main(), own_frames, COUNT_OF(own_frames)))
 
 static weft_value await_tracer(void)
 {
@@ -304,12 +280,8 @@ static weft_value await_tracer(void)
 /* T21 */
 TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
 {
-    if (!HAS_BACKTRACES)
-        return;
-    int n = (int)outer(await_tracer);
-    ck_assert_int_ge(n, 3);
-    ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
-    ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
+    if (HAS_BACKTRACES)
+        assert_own_frames((int)outer(await_tracer));
 }
 
 /* T21, T23, T24 */
@@ -329,9 +301,7 @@ static weft_value snooze_often(void *arg)
 {
     for (int i = 0; i < (int)(intptr_t)arg; i++)
         weft_snooze();
-    weft_info i;
-    weft_info_of(weft_self(), &i);
-    return (weft_value)i.switches;
+    return (weft_value)info_of(weft_self()).switches;
 }
 
 /* T13 */
@@ -344,7 +314,6 @@ TEST(the_switches_of_each_fiber_are_counted_from_0)
 
 static weft_value burn_then_suspend(void *arg)
 {
-    (void)arg;
     weft_snooze();
     for (clock_t end = clock() + CLOCKS_PER_SEC / 100; clock() < end;)
         continue;
@@ -354,25 +323,18 @@ static weft_value burn_then_suspend(void *arg)
 /* T103 */
 TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
 {
-    weft_info i;
     weft_fiber f = weft_spin(burn_then_suspend, NULL), idle = weft_spin(suspend, NULL);
     weft_account(true);
     let_run();
     weft_account(false);
-    weft_info_of(f, &i);
-    ck_assert_double_ge(i.cpu_s, 0.005);
-    double busy_s = i.cpu_s;
-    weft_info_of(idle, &i);
-    ck_assert_double_lt(i.cpu_s, busy_s);
-    weft_fiber unmeasured = weft_spin(burn_then_suspend, NULL);
-    let_run();
-    weft_info_of(unmeasured, &i);
-    ck_assert_double_eq(i.cpu_s, 0);
+    double busy_s = info_of(f).cpu_s;
+    ck_assert_double_ge(busy_s, 0.005);
+    ck_assert_double_lt(info_of(idle).cpu_s, busy_s);
+    ck_assert_double_eq(info_of(spin_waiting(burn_then_suspend, NULL)).cpu_s, 0);
     weft_schedule(f, 0);
     let_run();
-    weft_info_of(f, &i);
-    ck_assert_int_eq(i.state, WEFT_DEAD);
-    ck_assert_double_eq(i.cpu_s, busy_s);
+    ck_assert_int_eq(info_of(f).state, WEFT_DEAD);
+    ck_assert_double_eq(info_of(f).cpu_s, busy_s);
 }
 
 static void count_idle(void *arg)

@@ -5,15 +5,6 @@
 #include "core/cord/fork_support.h"
 #include "support/suite.h"
 
-#include <sched.h>
-
-static weft_counters own_counters(void)
-{
-    weft_counters now;
-    ck_assert_int_eq(weft_stats(&now), 0);
-    return now;
-}
-
 static weft_counters counters_of(weft_cord cord)
 {
     weft_counters now;
@@ -42,18 +33,18 @@ static void assert_not_decreased(const weft_counters *before, const weft_counter
 /* P15 */
 TEST(counters_of_events_increase_and_reading_does_not_reset_them)
 {
-    weft_counters before = own_counters();
+    weft_counters before = stats();
     for (int i = 0; i < 10; i++)
         weft_spin(return_arg, NULL);
     weft_snooze();
-    weft_counters first = own_counters(), second = own_counters();
+    weft_counters first = stats(), second = stats();
     ck_assert_uint_eq(first.switches - before.switches, 11); /* main, and the end of each fiber */
     ck_assert_uint_ge(first.runnable_max, 10);
     ck_assert_uint_eq(first.runnable, 0);
     ck_assert_uint_eq(first.fibers_unawaited, 10);
     ck_assert_mem_eq(&first, &second, sizeof first);
     ck_assert_int_eq(weft_sleep(0.05), 0); /* long enough that the backend waits */
-    second = own_counters();
+    second = stats();
     assert_not_decreased(&first, &second);
     ck_assert_uint_gt(second.polls, first.polls);
     ck_assert_uint_gt(second.polls_blocking, first.polls_blocking);
@@ -61,45 +52,42 @@ TEST(counters_of_events_increase_and_reading_does_not_reset_them)
     ck_assert_uint_eq(second.runnable_max, first.runnable_max);
 }
 
-static weft_value sleep_briefly(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.01);
-}
+FIBER(sleep_briefly, weft_sleep(0.01))
 
 /* P15, T48, T56 */
 TEST(counters_of_resources_show_the_current_number)
 {
     int fd[2];
     weft_pipe(fd);
-    ck_assert_uint_eq(own_counters().fibers, 0);
+    ck_assert_uint_eq(stats().fibers, 0);
     weft_fiber reader = weft_spin(read_byte, &fd[0]);
-    weft_fiber sleeper = weft_spin(sleep_briefly, NULL);
-    let_run();
-    weft_counters c = own_counters();
+    weft_fiber sleeper = spin_waiting(sleep_briefly, NULL);
+    weft_counters c = stats();
     ck_assert_uint_eq(c.fibers, 2);
     ck_assert_uint_eq(c.ops_pending, 1);
     ck_assert_uint_eq(c.timers, 1);
     ck_assert_uint_ge(c.stacks - c.stacks_cached, 2);
-    ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert_int_eq(weft_await(reader), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(reader), -ECANCELED);
     ck_assert_int_eq(weft_await(sleeper), 0);
-    c = own_counters();
+    c = stats();
     ck_assert_uint_eq(c.fibers + c.ops_pending + c.timers + c.fibers_unawaited, 0);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
 }
 
 /* Other cords. */
 
+/* Cancel a cord that waits, and join it. */
+static void end_cord(weft_cord cord)
+{
+    ck_assert_int_eq(weft_cord_cancel(cord), 0);
+    ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
+}
+
 static weft_value snooze_until_cancelled(void *arg)
 {
-    (void)arg;
-    int rc;
-    do {
-        rc = weft_snooze();
-    } while (rc == 0);
-    return rc;
+    while (weft_snooze() == 0)
+        continue;
+    return -ECANCELED;
 }
 
 TEST(counters_of_a_busy_cord_increase_and_never_decrease)
@@ -113,8 +101,7 @@ TEST(counters_of_a_busy_cord_increase_and_never_decrease)
         increases += now.switches > last.switches;
         last = now;
     }
-    ck_assert_int_eq(weft_cord_cancel(cord), 0);
-    ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
+    end_cord(cord);
 }
 
 #define RECEIVERS 7
@@ -134,7 +121,7 @@ static weft_value spin_receivers(void *arg)
 TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
 {
     int fd[2];
-    weft_counters own = own_counters();
+    weft_counters own = stats();
     weft_cord cord = start_cord(spin_receivers, fd);
     while (counters_of(cord).fibers != RECEIVERS || counters_of(cord).ops_pending != 1)
         sched_yield();
@@ -143,17 +130,15 @@ TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
     ck_assert_uint_eq(c.runnable, 0);
     ck_assert_uint_eq(c.stacks - c.stacks_cached, RECEIVERS);
     ck_assert_uint_eq(total.fibers, own.fibers + c.fibers);
-    ck_assert_uint_eq(total.stacks, own_counters().stacks + c.stacks);
-    ck_assert_int_eq(weft_cord_cancel(cord), 0);
-    ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
-    ck_assert_uint_eq(counters_total().stacks, own_counters().stacks);
+    ck_assert_uint_eq(total.stacks, stats().stacks + c.stacks);
+    end_cord(cord);
+    ck_assert_uint_eq(counters_total().stacks, stats().stacks);
     weft_close(fd[0]); /* fails on sim, where the pipe belongs to the cord */
     weft_close(fd[1]);
 }
 
 static weft_value account_and_wait(void *arg)
 {
-    (void)arg;
     weft_account(true);
     return weft_sleep(INFINITY);
 }
@@ -173,8 +158,7 @@ TEST(idle_time_of_a_sleeping_cord_increases)
     ck_assert_double_gt(total_s, first_s);
     ck_assert_double_gt(counters_of(cord).idle_share, 0);
     ck_assert_double_le(counters_of(cord).idle_share, 1);
-    weft_cord_cancel(cord);
-    ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
+    end_cord(cord);
     ck_assert_double_eq(counters_total().idle_s, 0);
 }
 
@@ -188,17 +172,15 @@ static weft_value read_other_counters(void *cord)
 TEST(the_main_thread_is_a_cord_with_counters_too)
 {
     weft_cord self = weft_cord_self();
-    weft_fiber f = weft_spin(suspend, NULL);
-    let_run();
+    weft_fiber f = spin_suspended();
     ck_assert_uint_eq(counters_of(self).fibers, 1);
-    ck_assert_uint_eq(counters_of(self).switches, own_counters().switches);
+    ck_assert_uint_eq(counters_of(self).switches, stats().switches);
     weft_value fibers = 0;
     while (fibers != 1) {
         fibers = weft_cord_join(start_cord(read_other_counters, id_arg(self)));
         ck_assert_int_ge(fibers, 0);
     }
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
 }
 
 static void *read_without_fibers(void *arg)
@@ -244,7 +226,7 @@ TEST(the_sum_includes_ended_cords)
     }
 }
 
-#define SHORT_CORDS (IS_SLOW ? 50 : 300)
+#define SHORT_CORDS (IS_SLOW ? 50 : 100)
 
 static weft_value run_short_cords(void *arg)
 {
@@ -284,8 +266,7 @@ TEST(a_cord_that_has_ended_has_no_counters)
     weft_fiber f = weft_spin(suspend, NULL);
     ck_assert_int_eq(weft_stats_of(f, &c), -ESRCH); /* not a main fiber */
     weft_cancel(f);
-    weft_cord_cancel(later);
-    ck_assert_int_eq(weft_cord_join(later), -ECANCELED);
+    end_cord(later);
 }
 
 TEST(a_forked_process_counts_only_its_own_cords)
@@ -303,8 +284,7 @@ TEST(a_forked_process_counts_only_its_own_cords)
         _exit(0);
     }
     ck_assert_int_eq(wait_for_exit(pid), 0);
-    weft_cord_cancel(other);
-    ck_assert_int_eq(weft_cord_join(other), -ECANCELED);
+    end_cord(other);
 }
 
 /* Sizes of results. */

@@ -51,8 +51,7 @@ TEST(a_restarted_fiber_starts_without_values)
 { /* T105 */
     int value = 1;
     key = weft_key_new(count_destroyed);
-    weft_fiber f = weft_spin(set_or_restart, &value);
-    weft_snooze();
+    weft_fiber f = spin_waiting(set_or_restart, &value);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(destroyed, 1);
     weft_snooze();
@@ -315,8 +314,7 @@ static weft_value sleep_in_blocks(void *arg)
 
 TEST(blocks_of_a_stopped_fiber_run_their_deferred_calls)
 { /* DESIGN 5 */
-    weft_fiber f = weft_spin(sleep_in_blocks, NULL);
-    weft_snooze();
+    weft_fiber f = spin_waiting(sleep_in_blocks, NULL);
     weft_stop(f, 42);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("inner outer");

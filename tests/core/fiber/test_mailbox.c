@@ -19,11 +19,15 @@ static weft_value tell_receiver(void *arg)
     return rc;
 }
 
-static weft_fiber spin_teller(weft_value message)
+/* Spin fibers that send the messages 1 to n. Store their ids in f, if f is not NULL. */
+static void spin_tellers(int n, weft_fiber *f)
 {
-    weft_fiber f = weft_spin(tell_receiver, as_arg(message));
+    for (int i = 0; i < n; i++) {
+        weft_fiber teller = weft_spin(tell_receiver, as_arg(i + 1));
+        if (f != NULL)
+            f[i] = teller;
+    }
     let_run();
-    return f;
 }
 
 /* Bound the mailbox to arg messages. Receive one message each time the fiber is scheduled. */
@@ -39,15 +43,9 @@ static weft_value receive_when_scheduled(void *arg)
     }
 }
 
-static void spin_receiver(size_t bound)
+static void schedule_receiver(weft_value value)
 {
-    receiver = weft_spin(receive_when_scheduled, (void *)bound);
-    let_run();
-}
-
-static void schedule_receiver(void)
-{
-    ck_assert_int_eq(weft_schedule(receiver, 0), 0);
+    ck_assert_int_eq(weft_schedule(receiver, value), 0);
     let_run();
 }
 
@@ -80,8 +78,7 @@ TEST(messages_sent_before_the_fiber_runs_are_stored)
 /* P49 */
 TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
 {
-    weft_fiber f = weft_spin(receive_one, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(receive_one, NULL);
     weft_info info;
     ck_assert_int_eq(weft_info_of(f, &info), 0);
     ck_assert_str_eq(info.waits_for, "a message");
@@ -115,8 +112,7 @@ TEST(a_message_does_not_wake_a_fiber_that_waits_for_something_else)
     ck_assert_int_eq(weft_state_of(sleeper), WEFT_WAITING);
     ck_assert_int_eq(weft_state_of(suspended), WEFT_WAITING);
     ck_assert_int_eq(weft_mailbox_count(suspended), 1);
-    weft_fiber f = weft_spin(receive_one, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(receive_one, NULL);
     ck_assert_int_eq(weft_schedule(f, 3), -EBUSY); /* a scheduled value is not a message */
     ck_assert_int_eq(weft_interrupt(f, -4), 0);
     ck_assert_int_eq(weft_await(f), -4);
@@ -198,14 +194,13 @@ TEST(an_ending_fiber_can_still_receive_its_messages)
 /* P51 */
 TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
 {
-    spin_receiver(2);
-    for (int i = 1; i <= 5; i++)
-        spin_teller(i);
+    receiver = spin_waiting(receive_when_scheduled, as_arg(2));
+    spin_tellers(5, NULL);
     ck_assert_trail("t1 t2 ");
     ck_assert_int_eq(weft_mailbox_count(receiver), 2);
     ck_assert_int_eq(weft_try_tell(receiver, 9), -EAGAIN);
     for (int i = 0; i < 5; i++)
-        schedule_receiver();
+        schedule_receiver(0);
     ck_assert_trail("t1 t2 r1 t3 r2 t4 r3 t5 r4 r5 ");
     weft_cancel(receiver);
 }
@@ -225,28 +220,23 @@ static weft_value change_bound(void *arg)
 TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
 {
     size_t taken = 0;
-    receiver = weft_spin(change_bound, &taken);
-    let_run();
-    for (int i = 1; i <= 6; i++)
-        spin_teller(i);
+    receiver = spin_waiting(change_bound, &taken);
+    spin_tellers(6, NULL);
     ck_assert_trail("t1 ");
-    weft_schedule(receiver, 3);
-    let_run();
+    schedule_receiver(3);
     ck_assert_trail("t1 t2 t3 ");
-    weft_schedule(receiver, 2);
-    let_run();
+    schedule_receiver(2);
     ck_assert_trail("t1 t2 t3 ");
-    weft_schedule(receiver, 0);
-    let_run();
+    schedule_receiver(0);
     ck_assert_trail("t1 t2 t3 t4 t5 t6 ");
     weft_schedule(receiver, -EINTR);
     ck_assert_int_eq(weft_await(receiver), 123456);
     ck_assert_uint_eq(taken, 6);
 }
 
-static weft_value tell_self_beyond_bound(void *arg)
+TEST(telling_self_beyond_the_bound_returns_a_deadlock_error_and_does_not_switch)
 {
-    (void)arg;
+    weft_spin(mark_and_return, "switched");
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_mailbox_set_bound(2), 0);
     ck_assert_int_eq(weft_tell(self, 1), 0);
@@ -258,22 +248,13 @@ static weft_value tell_self_beyond_bound(void *arg)
     ck_assert_int_eq(weft_receive(), 2);
     ck_assert_int_eq(weft_receive(), 4);
     ck_assert_trail("");
-    return 0;
-}
-
-TEST(telling_self_beyond_the_bound_returns_a_deadlock_error)
-{
-    weft_fiber f = weft_spin(tell_self_beyond_bound, NULL);
-    weft_spin(mark_and_return, "switched");
-    ck_assert_int_eq(weft_await(f), 0);
 }
 
 TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
 {
-    spin_receiver(1);
+    receiver = spin_waiting(receive_when_scheduled, as_arg(1));
     weft_fiber f[4];
-    for (int i = 0; i < 4; i++)
-        f[i] = spin_teller(i + 1);
+    spin_tellers(4, f);
     weft_info info;
     ck_assert_int_eq(weft_info_of(f[1], &info), 0);
     ck_assert_str_eq(info.waits_for, "space in the mailbox of");
@@ -286,13 +267,11 @@ TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
     ck_assert_trail("t1 ");
 }
 
-static int runs;
-
 /* Sleep in the first run. Receive all messages in the second run. */
 static weft_value receive_in_the_second_run(void *arg)
 {
-    if (++runs == 1) {
-        weft_mailbox_set_bound((size_t)arg);
+    if (++*(int *)arg == 1) {
+        weft_mailbox_set_bound(2);
         return weft_sleep(INFINITY);
     }
     weft_value v;
@@ -301,60 +280,23 @@ static weft_value receive_in_the_second_run(void *arg)
     return v;
 }
 
-/* P30 */
-TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
-{
-    receiver = weft_spin(receive_in_the_second_run, NULL);
-    let_run();
-    for (int i = 1; i <= 3; i++)
-        ck_assert_int_eq(weft_tell(receiver, i), 0);
-    ck_assert_int_eq(weft_restart(receiver), 0);
-    ck_assert_int_eq(weft_mailbox_count(receiver), 0);
-    let_run();
-    ck_assert_int_eq(weft_tell(receiver, 4), 0);
-    let_run();
-    ck_assert_trail("r4 ");
-    weft_cancel(receiver);
-    weft_await(receiver);
-}
-
-/* P30 */
-TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
-{
-    receiver = weft_spin(receive_in_the_second_run, NULL);
-    let_run();
-    ck_assert_int_eq(weft_tell(receiver, 1), 0);
-    weft_cancel(receiver);
-    let_run();
-    ck_assert_int_eq(weft_tell(receiver, 2), -ESRCH);
-    ck_assert_int_eq(weft_restart(receiver), 0);
-    ck_assert_int_eq(weft_tell(receiver, 3), 0);
-    let_run();
-    ck_assert_trail("r3 ");
-    weft_cancel(receiver);
-    weft_await(receiver);
-}
-
 /* P30, P51 */
 TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
 {
-    receiver = weft_spin(receive_in_the_second_run, as_arg(2));
-    let_run();
-    for (int i = 1; i <= 5; i++)
-        spin_teller(i);
+    int runs = 0;
+    receiver = spin_waiting(receive_in_the_second_run, &runs);
+    spin_tellers(5, NULL);
     ck_assert_trail("t1 t2 ");
     ck_assert_int_eq(weft_restart(receiver), 0);
     let_run();
     ck_assert_trail("t1 t2 r3 r4 r5 t3 t4 t5 ");
-    weft_cancel(receiver);
-    weft_await(receiver);
+    cancel_and_await(receiver);
 }
 
 TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
 {
     for (int i = 0; i < 10; i++) {
-        weft_fiber f = weft_spin(suspend, NULL);
-        let_run();
+        weft_fiber f = spin_suspended();
         ck_assert_int_eq(weft_mailbox_count(f), 0);
         ck_assert_int_eq(weft_tell(f, 1), 0);
         weft_schedule(f, 0);
@@ -366,7 +308,6 @@ static weft_value call_result, next_result;
 
 static weft_value receive_and_snooze(void *arg)
 {
-    (void)arg;
     call_result = weft_receive();
     next_result = weft_snooze();
     return weft_try_receive();
@@ -374,15 +315,12 @@ static weft_value receive_and_snooze(void *arg)
 
 TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
 {
-    weft_fiber f = weft_spin(receive_and_snooze, NULL);
-    let_run();
+    weft_fiber f = spin_waiting(receive_and_snooze, NULL);
     weft_tell(f, 7);
-    weft_cancel(f);
-    weft_await(f);
+    cancel_and_await(f);
     ck_assert_int_eq(call_result, 7);
     ck_assert_int_eq(next_result, -ECANCELED);
-    f = weft_spin(receive_and_snooze, NULL);
-    let_run();
+    f = spin_waiting(receive_and_snooze, NULL);
     weft_stop(f, 3);
     weft_tell(f, 8);
     ck_assert_int_eq(weft_mailbox_count(f), 1); /* the cleanup of the fiber may receive it */
@@ -392,18 +330,18 @@ TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
 
 TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
 {
-    spin_receiver(1);
-    spin_teller(1);
-    weft_fiber f[3] = {spin_teller(2), spin_teller(3), spin_teller(4)};
-    weft_interrupt(f[0], -55);
+    receiver = spin_waiting(receive_when_scheduled, as_arg(1));
+    weft_fiber f[4];
+    spin_tellers(4, f);
+    weft_interrupt(f[1], -55);
     weft_schedule(receiver, 0);
     weft_snooze(); /* the receiver takes 1, which admits 3 */
-    weft_cancel(f[1]);
     weft_cancel(f[2]);
-    ck_assert_int_eq(weft_await(f[0]), -55);
+    weft_cancel(f[3]);
+    ck_assert_int_eq(weft_await(f[1]), -55);
     let_run();
     ck_assert_int_eq(weft_mailbox_count(receiver), 1);
-    schedule_receiver();
+    schedule_receiver(0);
     ck_assert_trail("t1 r1 t3 r3 ");
     ck_assert_int_eq(weft_mailbox_count(receiver), 0);
     weft_cancel(receiver);
@@ -446,27 +384,4 @@ TEST(children_can_tell_a_fiber_that_waits_for_their_end)
     weft_schedule(f, 9);
     ck_assert_int_eq(weft_await(f), 9);
     ck_assert_int_eq(weft_try_receive(), 1);
-}
-
-#define MESSAGES 100000
-
-static weft_value echo_to_main(void *arg)
-{
-    (void)arg;
-    for (weft_value i = 0; i < MESSAGES; i++) {
-        weft_value v = weft_receive();
-        if (v != i || weft_tell(weft_main(), v) != 0)
-            return -EIO;
-    }
-    return 0;
-}
-
-TEST(a_hundred_thousand_messages_are_exchanged)
-{
-    weft_fiber f = weft_spin(echo_to_main, NULL);
-    for (weft_value i = 0; i < MESSAGES; i++) {
-        ck_assert_int_eq(weft_tell(f, i), 0);
-        ck_assert_int_eq(weft_receive(), i);
-    }
-    ck_assert_int_eq(weft_await(f), 0);
 }

@@ -217,8 +217,7 @@ TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
     ck_assert_int_eq(weft_interrupt(f, -14), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -14);
-    f = weft_spin(defer_sleep, &rc);
-    let_run();
+    f = spin_waiting(defer_sleep, &rc);
     ck_assert_int_eq(weft_raise(f, -EIO, "hurry"), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -EIO);

@@ -262,8 +262,7 @@ TEST(an_interrupted_await_any_leaves_all_fibers_alone)
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = spin_waiting(await_any_of_two, f);
     ck_assert_int_eq(cancel_and_await(waiter), -ECANCELED);
-    waiter = weft_spin(await_any_of_two, f);
-    let_run();
+    waiter = spin_waiting(await_any_of_two, f);
     ck_assert_int_eq(weft_interrupt(waiter, -17), 0);
     ck_assert_int_eq(weft_await(waiter), -17);
     weft_schedule(f[0], 1);

@@ -143,8 +143,7 @@ static weft_value store_grace_after_shield(void *arg)
 TEST(a_restarted_fiber_has_no_grace_period)
 { /* P29, P30: the restarted fiber is no longer ending. */
     weft_fiber f = spin_waiting(store_grace_after_shield, NULL);
-    weft_fiber terminator = weft_spin(terminate_fiber, id_arg(f));
-    weft_snooze();
+    weft_fiber terminator = spin_waiting(terminate_fiber, id_arg(f));
     ck_assert_int_eq(weft_restart(f), 0);
     assert_left(seen[0], 1000);
     let_run();

@@ -175,8 +175,7 @@ static weft_value mark_late(void *arg)
 
 TEST(concurrent_restarts_of_a_fiber_run_it_once)
 { /* P30 */
-    weft_fiber f = weft_spin(mark_late, "end ");
-    weft_snooze();
+    weft_fiber f = spin_waiting(mark_late, "end ");
     weft_fiber restarters[3];
     for (int i = 0; i < 3; i++)
         restarters[i] = weft_spin(restart_fiber, id_arg(f));
@@ -189,8 +188,7 @@ TEST(concurrent_restarts_of_a_fiber_run_it_once)
 
 TEST(a_fiber_that_is_stopped_during_a_restart_ends)
 { /* P30: the later request counts */
-    weft_fiber f = weft_spin(mark_late, "end ");
-    weft_snooze();
+    weft_fiber f = spin_waiting(mark_late, "end ");
     weft_spin(restart_fiber, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_stop(f, 42), 0);

@@ -262,8 +262,7 @@ static weft_value sleep_in_scope(void *arg)
 TEST(a_cancelled_scope_does_not_time_out)
 { /* P41 */
     weft_scope scope;
-    weft_fiber f = weft_spin(sleep_in_scope, &scope);
-    weft_snooze();
+    weft_fiber f = spin_waiting(sleep_in_scope, &scope);
     ck_assert(!weft_scope_is_cancelled(&scope));
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
@@ -315,8 +314,7 @@ TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
         ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
     }
     ck_assert_int_eq(weft_await(f), 7);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
 }
 
 TEST(a_scope_affects_its_fiber_and_not_the_child_that_it_awaits)

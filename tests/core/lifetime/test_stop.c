@@ -125,10 +125,8 @@ TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
 
 TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
 { /* P6 */
-    weft_fiber f = weft_spin(clean_up_and_return, NULL);
-    weft_snooze();
-    weft_fiber g = weft_spin(clean_up_and_return, NULL);
-    weft_snooze();
+    weft_fiber f = spin_waiting(clean_up_and_return, NULL);
+    weft_fiber g = spin_waiting(clean_up_and_return, NULL);
     weft_spin(mark_and_return, "queued ");
     weft_cancel(f);
     weft_schedule(g, 1);
@@ -146,8 +144,7 @@ static weft_value store_value_then_snooze(void *arg)
 TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
 { /* P24 */
     weft_value got = 0;
-    weft_fiber f = weft_spin(store_value_then_snooze, &got);
-    weft_snooze();
+    weft_fiber f = spin_waiting(store_value_then_snooze, &got);
     weft_schedule(f, 8);
     ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
     ck_assert_int_eq(got, 8);
@@ -271,8 +268,7 @@ TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
 { /* T38, T40, P63 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber other = weft_spin(end_after_ms, as_arg(5));
-    weft_snooze();
+    weft_fiber other = spin_waiting(end_after_ms, as_arg(5));
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
         void *arg = waits[i].is_reader ? (void *)&fd[0] : (void *)&other;
         ck_assert_int_eq(cancel_and_await(spin_waiting(waits[i].fn, arg)), -ECANCELED);
@@ -389,8 +385,7 @@ TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
 TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
 {
     int used = 0;
-    weft_fiber f = weft_spin(use_memory_in_cleanup, &used);
-    weft_snooze();
+    weft_fiber f = spin_waiting(use_memory_in_cleanup, &used);
     weft_raise(weft_self(), -EIO, "meanwhile");
     ck_assert_int_eq(weft_terminate(f, 10), 0);
     ck_assert_int_eq(used, 1);

@@ -221,6 +221,5 @@ TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
         n = weft_recv(fd[0], bytes, sizeof bytes, MSG_WAITALL);
     ck_assert_int_eq(n, 3);
     ck_assert_int_eq(rc, 0);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
+    close_fd_pair(fd);
 }

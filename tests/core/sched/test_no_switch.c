@@ -52,8 +52,7 @@ static void open_all(void)
 {
     weft_pipe(ends);
     chan = weft_chan_new(0);
-    other = weft_spin(lock_and_suspend, NULL);
-    weft_snooze();
+    other = spin_waiting(lock_and_suspend, NULL);
     weft_mutex_lock(&own_mutex);
 }
 

@@ -3,8 +3,7 @@
 
 TEST(a_parked_fiber_runs_with_its_value_once_unparked)
 { /* P14 */
-    weft_fiber f = weft_spin(suspend_and_mark, "f");
-    weft_snooze();
+    weft_fiber f = spin_waiting(suspend_and_mark, "f");
     ck_assert_int_eq(weft_park(f), 0);
     ck_assert_int_eq(weft_schedule(f, 1), 0);
     ck_assert_int_eq(weft_schedule(f, 2), 0);

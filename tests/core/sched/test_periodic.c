@@ -77,8 +77,7 @@ TEST(delayed_calls_run_in_order_of_their_times)
 
 TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
 { /* P47 */
-    weft_fiber f = weft_spin(sleep_forever, NULL);
-    weft_snooze();
+    weft_fiber f = spin_sleeping();
     reset_runs();
     weft_fiber later = weft_after(0.002, run_for_ms, NULL);
     weft_fiber again = weft_every(0.002, run_for_ms, NULL);
@@ -311,8 +310,7 @@ TEST(an_interrupted_throttled_loop_returns_the_reason)
     weft_fiber f = spin_waiting(run_throttled_loop, &count);
     weft_raise(f, -EIO, "raised");
     ck_assert_int_eq(weft_await(f), -EIO);
-    f = weft_spin(run_throttled_loop, &count);
-    let_run();
+    f = spin_waiting(run_throttled_loop, &count);
     weft_interrupt(f, -EINTR);
     ck_assert_int_eq(weft_await(f), -EINTR);
     ck_assert_int_eq(count, 3);

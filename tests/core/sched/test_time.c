@@ -193,7 +193,6 @@ TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines_and_of_their_calls)
 }
 
 FIBER(sleep_for_arg, weft_sleep(*(double *)arg))
-
 FIBER(sleep_until_infinity, weft_sleep_until(INFINITY))
 
 TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)

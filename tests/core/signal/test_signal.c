@@ -272,8 +272,7 @@ TEST(a_suspended_main_fiber_waits_for_handled_signals_and_a_wait_is_not_a_deadlo
 
 static int sleep_in_deadlock_after_signal(void)
 {
-    weft_fiber f = weft_spin(wait_for_arg, as_arg(SIGUSR1));
-    weft_snooze();
+    weft_fiber f = spin_waiting(wait_for_arg, as_arg(SIGUSR1));
     raise(SIGUSR1);
     if (weft_await(f) != SIGUSR1 || weft_on_signal(SIGUSR2, return_arg, NULL) < 0 ||
         weft_on_signal(SIGUSR2, NULL, NULL) < 0)

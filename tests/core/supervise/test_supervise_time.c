@@ -78,8 +78,7 @@ TEST(one_failure_counts_once_however_many_children_are_restarted)
     cancel_supervisor(supervisor);
     p.options.restarts_max = 2;
     runs[0] = runs[1] = runs[2] = 0;
-    supervisor = weft_spin(run_supervisor, &p);
-    let_run();
+    supervisor = spin_waiting(run_supervisor, &p);
     for (int i = 0; i < 3; i++)
         end_child('b', FAILS);
     ck_assert_int_eq(weft_await(supervisor), -EIO);
