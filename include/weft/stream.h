@@ -164,6 +164,7 @@ WEFT_API int weft_stream_set_line_max(weft_stream *stream, size_t line_bytes_max
  * If the flush or an earlier write has failed, the call returns that error. Otherwise returns the
  * result of closing the transport, or:
  * -EBADF if another fiber was writing
+ * -EDEADLK if read, writev or flush of the transport closes its own stream; nothing is closed
  */
 WEFT_SWITCHPOINT int weft_stream_close(weft_stream *stream);
 

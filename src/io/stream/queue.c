@@ -40,6 +40,11 @@ static bool has_users(const weft__stream *s)
            (s->writer != NULL && !is_in_parent(s->writer));
 }
 
+bool weft__stream_is_used_by(const weft__stream *s, const weft__fiber *f)
+{
+    return s->writer == f || (s->is_reading && s->reader == weft__fiber_slot(f->id));
+}
+
 COLD static int refuse_second_reader(const weft__stream *s)
 {
     if (reader_is_in_parent(s))

@@ -148,6 +148,9 @@ void weft__stream_fail_waiters(weft__stream *s, int error);
  */
 void weft__stream_evict_waiters(weft__stream *s);
 
+/* Return whether a fiber is in a call that reads or writes. */
+bool weft__stream_is_used_by(const weft__stream *s, const struct weft__fiber *f);
+
 /* Wait until no fiber of this process reads or writes. is_closing must be set. Cancellation has no effect. */
 void weft__stream_wait_for_users(weft__stream *s);
 

@@ -143,6 +143,42 @@ TEST(a_transport_cannot_write_to_its_own_stream)
     ck_assert_int_eq(t.closed, 1);
 }
 
+/* A transport that closes its own stream. ctx is the stream. */
+static ssize_t close_in_read(void *ctx, void *data, size_t bytes)
+{
+    (void)data;
+    (void)bytes;
+    return weft_stream_close(ctx);
+}
+
+static ssize_t close_in_writev(void *ctx, const struct iovec *pieces, int count)
+{
+    ck_assert_int_gt(count, 0);
+    int rc = weft_stream_close(ctx);
+    return rc == -EBADF ? (ssize_t)pieces[0].iov_len : rc;
+}
+
+static int close_nothing(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+TEST(a_transport_cannot_close_its_own_stream)
+{
+    static const weft_stream_type type = {close_in_read, close_in_writev, close_nothing, NULL,
+                                          NULL};
+    weft_stream s;
+    char byte;
+    ck_assert_int_eq(weft_stream_open_with(&s, &type, &s), 0);
+    ck_assert_int_eq(weft_stream_read(&s, &byte, 1), -EDEADLK);
+    ck_assert_error(-EDEADLK, "weft_stream_close: a function of the transport is the caller");
+    ck_assert_int_eq(put_c(&s), 3);
+    ck_assert_int_eq(weft_stream_flush(&s), -EDEADLK);
+    weft_error_clear();
+    ck_assert_int_eq(weft_stream_close(&s), 0); /* the stream is already closing in writev */
+}
+
 /* A transport without data. A call suspends its fiber if ctx is the name of the function. */
 static ssize_t stuck_read(void *ctx, void *data, size_t bytes)
 {
@@ -155,12 +191,6 @@ static ssize_t stuck_writev(void *ctx, const struct iovec *pieces, int count)
 {
     ck_assert_int_gt(count, 0);
     return strcmp(ctx, "writev") == 0 ? weft_suspend() : (ssize_t)pieces[0].iov_len;
-}
-
-static int stuck_close(void *ctx)
-{
-    (void)ctx;
-    return 0;
 }
 
 static weft_value read_one_byte(void *arg)
@@ -183,7 +213,7 @@ static void use_streams_in_child(weft_stream *in, weft_stream *out)
 
 TEST(a_child_does_not_wait_for_the_fibers_of_its_parent_that_use_a_stream)
 {
-    static const weft_stream_type type = {stuck_read, stuck_writev, stuck_close, NULL, NULL};
+    static const weft_stream_type type = {stuck_read, stuck_writev, close_nothing, NULL, NULL};
     weft_stream in, out;
     ck_assert_int_eq(weft_stream_open_with(&in, &type, "read"), 0);
     ck_assert_int_eq(weft_stream_open_with(&out, &type, "writev"), 0);
