@@ -44,7 +44,8 @@ WEFT_BEGIN
  * with -ESRCH. The cleanup of other fibers does not run. Pointers to memory on the stacks of other
  * fibers remain valid. Groups and supervisors that the caller has opened are empty. If another
  * fiber held a mutex or a write lock, calls on that lock fail with -EOWNERDEAD. Semaphore units,
- * read locks and resources of a weft_pool that other fibers held are not released. Fibers of the
+ * read locks and resources of a weft_pool that other fibers held are not released. If another fiber
+ * was in a call on a stream, calls in the same direction fail with -EOWNERDEAD. Fibers of the
  * child process can use channels, queues and other objects. A shared channel is closed and empty.
  *
  * Other threads, cords, messages in flight and pending operations exist only in the parent. The

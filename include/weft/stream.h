@@ -29,6 +29,10 @@
  * -EDEADLK if a function of the transport writes to its own stream
  * -EIO if the write of another fiber was cancelled after a part while the call waited
  *
+ * In a child of weft_fork, a fiber of the parent may have been in a call at the time of the fork.
+ * If that call reads, calls that read return -EOWNERDEAD. If that call writes, calls that write
+ * return -EOWNERDEAD. weft_stream_close then returns -EBADF and discards the output.
+ *
  * Calls on a stream that is not open return -EBADF or NULL. An all-zero stream is not open. Calls
  * also return the errors of the transport, and -ENOMEM if memory for a buffer is exhausted. A
  * stream allocates a buffer when the stream first needs the buffer.
@@ -160,6 +164,7 @@ WEFT_API int weft_stream_set_line_max(weft_stream *stream, size_t line_bytes_max
  * If the flush or an earlier write has failed, the call returns that error. Otherwise returns the
  * result of closing the transport, or:
  * -EBADF if another fiber was writing
+ * -EDEADLK if read, writev or flush of the transport closes its own stream; nothing is closed
  */
 WEFT_SWITCHPOINT int weft_stream_close(weft_stream *stream);
 

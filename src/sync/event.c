@@ -20,6 +20,9 @@
  *
  * If the leader has ended when the message arrives, the message is discarded. The thread of the
  * leader has then ended too, and the event may already be freed.
+ *
+ * In a child of weft_fork, the word may be the id of a fiber of another thread, which exists only
+ * in the parent. Such an event is clear.
  */
 #include "core/cord/inbox.h"
 #include "core/lifetime/cancel.h"
@@ -82,6 +85,16 @@ static event_wait *wait_of(weft__list *link)
 static bool is_id(uint64_t word)
 {
     return word != CLEAR && word != IS_SET;
+}
+
+/*
+ * Return whether a leader of another thread does not exist in this process. A leader that leaves
+ * changes the word first. So if the word still has the id, no fiber waits.
+ */
+static bool leader_is_gone(const weft__cord *c, uint64_t word)
+{
+    bool is_own = c != NULL && weft__fiber_cord(word) == c->index;
+    return !is_own && !weft__remote_fiber_exists(word);
 }
 
 static const weft__wait_kind waits_event;
@@ -226,10 +239,10 @@ static int event_set_local(weft__cord *c, event *e, uint64_t *word)
 static int event_set_with(event *e, weft__remote_msg *spare)
 {
     weft__cord *c = weft__cord_self; /* NULL in a plain thread, which may set an event */
-    uint64_t word = atomic_load_explicit(e, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(e, memory_order_acquire);
     int rc;
     do {
-        if (!is_id(word)) {
+        if (!is_id(word) || leader_is_gone(c, word)) {
             rc = event_exchange(e, &word, IS_SET) ? 0 : -EAGAIN;
         } else if (c != NULL && weft__fiber_cord(word) == c->index) {
             rc = event_set_local(c, e, &word);
@@ -264,7 +277,8 @@ bool weft_event_is_set(const weft_event *handle)
 }
 
 /*
- * Join the batch whose leader has the id word. If word is CLEAR, begin a batch.
+ * Join the batch whose leader has the id word. If word is CLEAR or the leader is gone, begin a
+ * batch.
  *
  * Another thread may set the event before the fiber has joined. The remote message then also
  * wakes this fiber, because this thread delivers the message later.
@@ -275,7 +289,7 @@ bool weft_event_is_set(const weft_event *handle)
  */
 static int batch_join(weft__cord *c, event_wait *w, event *e, uint64_t word)
 {
-    if (word != CLEAR) {
+    if (word != CLEAR && !leader_is_gone(c, word)) {
         event_wait *leader = wait_find(c, word, e);
         if (leader == NULL)
             return -EXDEV;

@@ -2,6 +2,7 @@
  * Events: remembered until one fiber has waited, set from any thread, for all waiters of a thread,
  * never lost.
  */
+#include "core/cord/fork_support.h"
 #include "support/suite.h"
 
 #include <pthread.h>
@@ -159,6 +160,39 @@ TEST(a_waiter_of_another_thread_is_refused)
     ck_assert_int_eq(weft_event_set(&event), 0);
     ck_assert_ptr_null(join_thread(thread));
     assert_is_clear();
+}
+
+static weft_value select_event(void *arg)
+{
+    weft_clause c[] = {weft_clause_event(&event), weft_clause_never()};
+    (void)arg;
+    return weft_select(c, 2);
+}
+
+/* Use an event for which only a fiber of another thread of the parent waits. */
+static void use_event_in_child(bool is_set_first)
+{
+    require(!weft_event_is_set(&event));
+    weft_fiber f = is_set_first ? 0 : weft_spin(select_event, NULL);
+    require(weft_snooze() == 0 && weft_event_set(&event) == 0);
+    require(weft_event_is_set(&event) == is_set_first);
+    require((is_set_first ? weft_event_wait(&event) : weft_await(f)) == 0);
+    _exit(0);
+}
+
+TEST(in_a_child_an_event_has_no_waiters_of_other_threads)
+{
+    sem_init(&is_waiting, 0, 0);
+    pthread_t thread = start_thread(wait_in_thread, NULL);
+    sem_wait(&is_waiting);
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = weft_fork();
+        if (pid == 0)
+            use_event_in_child(i);
+        ck_assert_int_eq(wait_for_exit(pid), 0);
+    }
+    ck_assert_int_eq(weft_event_set(&event), 0);
+    ck_assert_ptr_null(join_thread(thread));
 }
 
 /* P56 */

@@ -137,6 +137,28 @@ int weft__cord_post(weft__remote_msg *msg)
     return 0;
 }
 
+/* Return true if the cord has this fiber. The caller must have acquired the cord. */
+static bool has_fiber(const weft__cord *c, weft_fiber fiber)
+{
+    uint32_t slot = weft__fiber_slot(fiber);
+    if (!weft__record_exists(c, slot))
+        return false;
+    const weft__fiber *f = weft__record_at(c, slot);
+    return __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
+           __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
+}
+
+bool weft__remote_fiber_exists(weft_fiber fiber)
+{
+    uint32_t index = weft__fiber_cord(fiber);
+    const weft__cord *c = weft__registry_acquire(index);
+    if (c == NULL)
+        return false;
+    bool exists = has_fiber(c, fiber);
+    weft__registry_release(index);
+    return exists;
+}
+
 /*
  * Return true if the cord may have this fiber. While a remote spawn is in flight, any id may be
  * valid. Check in_flight first, because in_flight decreases only after the id is in the table. The
@@ -144,14 +166,7 @@ int weft__cord_post(weft__remote_msg *msg)
  */
 static bool may_have_fiber(weft__cord *c, weft_fiber fiber)
 {
-    if (atomic_load(&c->id_reserve.in_flight) > 0)
-        return true;
-    uint32_t slot = weft__fiber_slot(fiber);
-    if (!weft__record_exists(c, slot))
-        return false;
-    const weft__fiber *f = weft__record_at(c, slot);
-    return __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
-           __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
+    return atomic_load(&c->id_reserve.in_flight) > 0 || has_fiber(c, fiber);
 }
 
 /*

@@ -56,6 +56,9 @@ void weft__inbox_reject_all(weft__cord *c);
  */
 int weft__cord_post(weft__remote_msg *msg);
 
+/* Return true if a fiber of any thread exists and has not ended. The fiber may end at any time. */
+bool weft__remote_fiber_exists(weft_fiber fiber);
+
 /* Send msg to a cord that the caller has acquired (registry.h). */
 void weft__inbox_push(weft__cord *c, weft__remote_msg *msg);
 

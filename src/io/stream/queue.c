@@ -17,20 +17,59 @@ static const weft__wait_kind waits_to_write = {"its turn to write to a stream",
 static const weft__wait_kind waits_for_users = {"the users of a stream",
                                                 .leave = weft__waitq_abort_wait};
 
+/*
+ * Return whether a fiber exists only in the parent of this process. weft_fork frees the records of
+ * such fibers, and does not reuse them. A fiber in a call on a stream has a record in any other
+ * case.
+ */
+static bool is_in_parent(const weft__fiber *f)
+{
+    return f->phase == WEFT__FREE;
+}
+
+static bool reader_is_in_parent(const weft__stream *s)
+{
+    const weft__cord *c = weft__cord_self;
+    return !weft__record_exists(c, s->reader) || is_in_parent(weft__record_at(c, s->reader));
+}
+
+/* Return whether a fiber of this process reads or writes. */
+static bool has_users(const weft__stream *s)
+{
+    return (s->is_reading && !reader_is_in_parent(s)) ||
+           (s->writer != NULL && !is_in_parent(s->writer));
+}
+
+bool weft__stream_is_used_by(const weft__stream *s, const weft__fiber *f)
+{
+    return s->writer == f || (s->is_reading && s->reader == weft__fiber_slot(f->id));
+}
+
+COLD static int refuse_second_reader(const weft__stream *s)
+{
+    if (reader_is_in_parent(s))
+        return weft_fail(-EOWNERDEAD, "weft_stream: a fiber of the parent process is reading");
+    return weft_fail(-EBUSY, "weft_stream: another fiber is reading from this stream");
+}
+
 int weft__stream_enter_read(weft__stream *s)
 {
     if (!weft__stream_is_open(s))
         return -EBADF;
-    if (s->is_reading)
-        return weft_fail(-EBUSY, "weft_stream: another fiber is reading from this stream");
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return weft__no_cord();
+    if (UNLIKELY(s->is_reading))
+        return refuse_second_reader(s);
     s->is_reading = true;
+    s->reader = weft__fiber_slot(c->current->id);
     return 0;
 }
 
 /* Wake the closing fiber, if no fiber reads or writes. */
 COLD static void wake_closer(weft__stream *s)
 {
-    if (!s->is_reading && s->writer == NULL && !weft__waitq_is_empty(&s->waiters))
+    if (!has_users(s) && !weft__waitq_is_empty(&s->waiters))
         weft__waitq_wake(weft__cord_self, s->waiters.first, 0);
 }
 
@@ -47,6 +86,8 @@ COLD static int wait_to_write(weft__cord *c, weft__stream *s)
 {
     if (s->writer == c->current)
         return weft_fail(-EDEADLK, "weft_stream: the calling fiber is already writing");
+    if (is_in_parent(s->writer))
+        return weft_fail(-EOWNERDEAD, "weft_stream: a fiber of the parent process is writing");
     if (c->current->pending)
         return (int)weft__call_refuse(c);
     int rc = weft__waitq_wait_int(c, &s->waiters, &waits_to_write, s);
@@ -102,11 +143,11 @@ void weft__stream_evict_waiters(weft__stream *s)
 
 void weft__stream_wait_for_users(weft__stream *s)
 {
-    if (!s->is_reading && s->writer == NULL)
+    if (!has_users(s))
         return;
     weft__cord *c = weft__cord_self;
     WEFT_SHIELD(INFINITY) {
-        while (s->is_reading || s->writer != NULL) {
+        while (has_users(s)) {
             if (c->current->pending)
                 (void)weft__call_refuse(c);
             else

@@ -142,6 +142,8 @@ int weft_stream_close(weft_stream *stream)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
+    if (weft__stream_is_used_by(s, c->current))
+        return weft_fail(-EDEADLK, "weft_stream_close: a function of the transport is the caller");
     s->is_closing = true;
     weft__stream_evict_waiters(s);
     int write_rc = s->writer != NULL ? -EBADF : flush_last(c, s);

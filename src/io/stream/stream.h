@@ -50,6 +50,7 @@ typedef struct weft__stream {
     bool is_reading;    /* a fiber is in a call that reads */
     bool is_closing;    /* new calls fail with -EBADF */
     bool is_shut; /* the type's close was called; no other function of the type may be called */
+    uint32_t reader; /* the slot of the reading fiber; undefined unless is_reading is set */
 } weft__stream;
 
 _Static_assert(sizeof(weft__stream) <= sizeof(weft_stream), "weft_stream is too small");
@@ -114,6 +115,7 @@ static inline bool weft__stream_is_open(const weft__stream *s)
  * Returns 0, or:
  * -EBADF if the stream is not open
  * -EBUSY if another fiber is in a call that reads
+ * -EOWNERDEAD if a fiber that weft_fork has left in the parent is in a call that reads
  */
 int weft__stream_enter_read(weft__stream *s);
 
@@ -128,6 +130,7 @@ ssize_t weft__stream_leave_read(weft__stream *s, ssize_t result);
  * -EBADF if the stream is not open, or was closed while the fiber waited
  * -EDEADLK if the calling fiber is already in a call that writes
  * -EIO if weft__stream_fail_waiters was called while the fiber waited
+ * -EOWNERDEAD if a fiber that weft_fork has left in the parent is in a call that writes
  */
 int weft__stream_enter_write(weft__stream *s);
 
@@ -145,7 +148,10 @@ void weft__stream_fail_waiters(weft__stream *s, int error);
  */
 void weft__stream_evict_waiters(weft__stream *s);
 
-/* Wait until no fiber reads or writes. is_closing must be set. Cancellation has no effect. */
+/* Return whether a fiber is in a call that reads or writes. */
+bool weft__stream_is_used_by(const weft__stream *s, const struct weft__fiber *f);
+
+/* Wait until no fiber of this process reads or writes. is_closing must be set. Cancellation has no effect. */
 void weft__stream_wait_for_users(weft__stream *s);
 
 /* The caller of the following functions must have entered with weft__stream_enter_write. */

@@ -1,4 +1,5 @@
 /* Tests of several fibers that write to one stream, over socket pairs and TCP connections. */
+#include "core/cord/fork_support.h"
 #include "io/stream/writers.h"
 
 static void open_streams(writers_link *l, bool is_tcp)
@@ -126,4 +127,96 @@ TEST(a_transport_cannot_write_to_its_own_stream)
     ck_assert_int_eq(weft_stream_close(&t.stream), 0);
     ck_assert_int_eq(t.results[0], -EBADF);
     ck_assert_int_eq(t.closed, 1);
+}
+
+/* A transport that closes its own stream. ctx is the stream. */
+static ssize_t close_in_read(void *ctx, void *data, size_t bytes)
+{
+    (void)data;
+    (void)bytes;
+    return weft_stream_close(ctx);
+}
+
+static ssize_t close_in_writev(void *ctx, const struct iovec *pieces, int count)
+{
+    ck_assert_int_gt(count, 0);
+    int rc = weft_stream_close(ctx);
+    return rc == -EBADF ? (ssize_t)pieces[0].iov_len : rc;
+}
+
+static int close_nothing(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+TEST(a_transport_cannot_close_its_own_stream)
+{
+    static const weft_stream_type type = {close_in_read, close_in_writev, close_nothing, NULL,
+                                          NULL};
+    weft_stream s;
+    char byte;
+    ck_assert_int_eq(weft_stream_open_with(&s, &type, &s), 0);
+    ck_assert_int_eq(weft_stream_read(&s, &byte, 1), -EDEADLK);
+    ck_assert_error(-EDEADLK, "weft_stream_close: a function of the transport is the caller");
+    ck_assert_int_eq(put_c(&s), 3);
+    ck_assert_int_eq(weft_stream_flush(&s), -EDEADLK);
+    weft_error_clear();
+    ck_assert_int_eq(weft_stream_close(&s), 0); /* the stream is already closing in writev */
+}
+
+/* A transport without data. A call suspends its fiber if ctx is the name of the function. */
+static ssize_t stuck_read(void *ctx, void *data, size_t bytes)
+{
+    (void)data;
+    (void)bytes;
+    return strcmp(ctx, "read") == 0 ? weft_suspend() : 0;
+}
+
+static ssize_t stuck_writev(void *ctx, const struct iovec *pieces, int count)
+{
+    ck_assert_int_gt(count, 0);
+    return strcmp(ctx, "writev") == 0 ? weft_suspend() : (ssize_t)pieces[0].iov_len;
+}
+
+static weft_value read_one_byte(void *arg)
+{
+    char byte;
+    return weft_stream_read(arg, &byte, 1);
+}
+
+/* Use a stream from which a fiber of the parent reads, and a stream to which fibers write. */
+static void use_streams_in_child(weft_stream *in, weft_stream *out)
+{
+    require(read_one_byte(in) == -EOWNERDEAD && weft_stream_wait(in) == -EOWNERDEAD);
+    require(put_c(in) == 3 && weft_stream_flush(in) == 0);
+    require(weft_stream_close(in) == 0);
+    require(put_c(out) == -EOWNERDEAD && weft_stream_flush(out) == -EOWNERDEAD);
+    require(weft_stream_reserve(out, 1) == NULL && read_one_byte(out) == 0);
+    require(weft_stream_close(out) == -EBADF);
+    _exit(0);
+}
+
+TEST(a_child_does_not_wait_for_the_fibers_of_its_parent_that_use_a_stream)
+{
+    static const weft_stream_type type = {stuck_read, stuck_writev, close_nothing, NULL, NULL};
+    weft_stream in, out;
+    ck_assert_int_eq(weft_stream_open_with(&in, &type, "read"), 0);
+    ck_assert_int_eq(weft_stream_open_with(&out, &type, "writev"), 0);
+    weft_fiber f[] = {spin_waiting(read_one_byte, &in), spin_waiting(write_unit, &out),
+                      spin_waiting(put_c, &out)};
+    pid_t pid = weft_fork();
+    if (pid == 0)
+        use_streams_in_child(&in, &out);
+    ck_assert_int_eq(wait_for_exit(pid), 0);
+    ck_assert_int_eq(weft_interrupt(f[0], -EINTR), 0);
+    ck_assert_int_eq(weft_interrupt(f[1], -EINTR), 0);
+    ck_assert_int_eq(weft_await(f[0]), -EINTR);
+    ck_assert_int_eq(weft_await(f[1]), -EINTR);
+    ck_assert_int_eq(weft_await(f[2]), 3);
+    weft_error_clear();
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_stream_close(&out), -ECANCELED); /* the flush */
+    }
+    ck_assert_int_eq(weft_stream_close(&in), 0);
 }
