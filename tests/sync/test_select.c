@@ -24,13 +24,13 @@ static void free_objects(void)
     weft_queue_free(queue);
 }
 
-static void assert_idle_then_free(void)
+static void assert_chan_idle_then_free(void)
 {
     ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
     free_objects();
 }
 
-FIXTURE(open_objects, assert_idle_then_free)
+FIXTURE(open_objects, assert_chan_idle_then_free)
 
 STEP(put, weft_chan_try_send(chan, arg))
 STEP(take, weft_chan_try_recv(chan))

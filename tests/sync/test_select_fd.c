@@ -26,7 +26,7 @@ static void open_objects(void)
  * Assert that no operation is pending. The main fiber must not wait for an hour: only a daemon is
  * left. Some tests have closed a descriptor.
  */
-static void assert_idle_then_free(void)
+static void assert_nothing_waits_then_free(void)
 {
     const int all[] = {p[0], p[1], q[0], q[1], s[0], s[1]};
     ck_assert(!weft_chan_has_receivers(chan));
@@ -44,7 +44,7 @@ static void assert_idle_then_free(void)
     cancel_and_await(daemon);
 }
 
-FIXTURE(open_objects, assert_idle_then_free)
+FIXTURE(open_objects, assert_nothing_waits_then_free)
 
 static weft_clause readable(int fd)
 {
