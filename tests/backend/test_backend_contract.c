@@ -10,22 +10,24 @@
 
 enum { PIPE, SOCKETS, PIPE_NONBLOCK, SOCKETS_NONBLOCK, KINDS };
 
-/* fd[0] reads what fd[1] writes. */
-static void open_kind(int kind, int fd[2])
+/* The descriptors of a test, and its data. fd[0] reads what fd[1] writes. */
+static int fd[2];
+static char got[8];
+static const char block[4096];
+
+static void open_kind(int kind, int pair[2])
 {
     bool is_pipe = kind == PIPE || kind == PIPE_NONBLOCK;
-    ck_assert_int_eq(is_pipe ? type->pipe(backend, fd) : type->socketpair(backend, fd), 0);
+    ck_assert_int_eq(is_pipe ? type->pipe(backend, pair) : type->socketpair(backend, pair), 0);
     if (kind < PIPE_NONBLOCK || strcmp(type->name, "sim") == 0)
         return;
     for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(fcntl(fd[i], F_SETFL, fcntl(fd[i], F_GETFL) | O_NONBLOCK), 0);
+        ck_assert_int_eq(fcntl(pair[i], F_SETFL, fcntl(pair[i], F_GETFL) | O_NONBLOCK), 0);
 }
 
 TEST_LOOP(a_read_waits_for_a_write_and_not_if_data_is_available, KINDS)
 {
-    int fd[2];
     test_op read = {0};
-    char got[8] = "";
     open_kind(_i, fd);
     ck_assert(start_read(&read, fd[0], got, sizeof got) == WEFT__OP_PENDING);
     ck_assert_uint_eq(backend->pending, 1);
@@ -43,9 +45,7 @@ TEST_LOOP(a_read_waits_for_a_write_and_not_if_data_is_available, KINDS)
 
 TEST_LOOP(closing_the_other_end_is_the_end_of_file, KINDS)
 {
-    int fd[2];
     test_op read = {0};
-    char got[8];
     open_kind(_i, fd);
     ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
@@ -55,10 +55,7 @@ TEST_LOOP(closing_the_other_end_is_the_end_of_file, KINDS)
 
 TEST(both_directions_of_a_socket_wait_independently)
 {
-    int fd[2];
     test_op read = {0}, write = {0};
-    char got[8] = "";
-    static const char block[4096];
     open_kind(SOCKETS, fd);
     size_t filled = fill_pending(&write, fd[0], block, sizeof block);
     ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
@@ -73,9 +70,7 @@ TEST(both_directions_of_a_socket_wait_independently)
 
 TEST_LOOP(several_readers_complete_in_fifo_order, KINDS)
 {
-    int fd[2];
     test_op read[4] = {{.is_done = false}};
-    char got[4] = "";
     open_kind(_i, fd);
     for (int i = 0; i < 3; i++)
         ck_assert(start_read(&read[i], fd[0], &got[i], 1) == WEFT__OP_PENDING);
@@ -95,9 +90,8 @@ TEST_LOOP(several_readers_complete_in_fifo_order, KINDS)
 
 TEST_LOOP(a_cancelled_read_consumes_no_data, KINDS)
 {
-    int fd[2];
     test_op read[2] = {{.is_done = false}};
-    char got[8] = "", cancelled_data[8] = "";
+    char cancelled_data[8] = "";
     open_kind(_i, fd);
     ck_assert(start_read(&read[0], fd[0], cancelled_data, 8) == WEFT__OP_PENDING);
     ck_assert_int_eq(cancel_op(&read[0]), -ECANCELED);
@@ -125,10 +119,7 @@ TEST_LOOP(a_cancelled_read_consumes_no_data, KINDS)
 
 TEST_LOOP(closing_a_descriptor_ends_its_pending_operations, KINDS)
 {
-    int fd[2];
     test_op read[2] = {{.is_done = false}}, write = {0}, wait = {0};
-    char got[8];
-    static const char block[4096];
     open_kind(_i, fd);
     ck_assert(start_read(&read[0], fd[0], got, 8) == WEFT__OP_PENDING);
     ck_assert(start_read(&read[1], fd[0], got, 8) == WEFT__OP_PENDING);
@@ -147,9 +138,7 @@ TEST_LOOP(closing_a_descriptor_ends_its_pending_operations, KINDS)
 
 TEST_LOOP(waiting_for_readiness_consumes_no_data, KINDS)
 {
-    int fd[2];
     test_op wait = {0};
-    char got[8];
     open_kind(_i, fd);
     ck_assert_int_eq(start_wait(&wait, fd[0], 0), -EINVAL);
     ck_assert_int_eq(start_wait(&wait, fd[1], POLLOUT), POLLOUT);
@@ -165,9 +154,7 @@ TEST_LOOP(waiting_for_readiness_consumes_no_data, KINDS)
 
 TEST_LOOP(a_wait_for_writability_ends_when_there_is_room, KINDS)
 {
-    int fd[2];
     test_op write = {0}, wait[2] = {{.is_done = false}};
-    static const char block[4096];
     open_kind(_i, fd);
     size_t filled = fill_pending(&write, fd[1], block, sizeof block);
     ck_assert_int_eq(cancel_op(&write), -ECANCELED);
@@ -191,11 +178,9 @@ static void read_again(test_op *t)
 
 TEST_LOOP(done_may_start_another_operation, KINDS)
 {
-    int fd[2];
-    char got;
     test_op read = {.then = read_again};
     open_kind(_i, fd);
-    ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert(start_read(&read, fd[0], got, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(fd[1], "a", 1), 1);
     finish_op(&read, WEFT__OP_PENDING);
     ck_assert(second_submitted == WEFT__OP_PENDING);
@@ -223,8 +208,6 @@ static void assert_refused_while_closing(test_op *t)
 
 TEST_LOOP(done_may_close_the_descriptor_of_other_operations, KINDS)
 {
-    int fd[2];
-    char got[2];
     test_op first = {.then = close_own_fd}, second = {.then = assert_refused_while_closing};
     test_op wait = {.then = close_own_fd};
     open_kind(_i, fd);
@@ -247,24 +230,19 @@ TEST_LOOP(done_may_close_the_descriptor_of_other_operations, KINDS)
     ck_assert(result == -EBADF || result == POLLIN);
 }
 
-static int own_pair[2];
-
-static void close_own_pair(test_op *t)
+static void close_both_ends(test_op *t)
 {
-    (void)t;
-    backend_close_pair(own_pair);
+    backend_close_pair(fd);
 }
 
 TEST_LOOP(done_may_close_both_ends, KINDS)
 {
-    char got;
-    test_op read = {.then = close_own_pair}, write = {0};
-    static const char block[4096];
-    open_kind(_i, own_pair);
+    test_op read = {.then = close_both_ends}, write = {0};
+    open_kind(_i, fd);
     if (_i == SOCKETS || _i == SOCKETS_NONBLOCK) /* a write waits in the other direction too */
-        fill_pending(&write, own_pair[0], block, sizeof block);
-    ck_assert(start_read(&read, own_pair[0], &got, 1) == WEFT__OP_PENDING);
-    ck_assert_int_eq(write_now(own_pair[1], "a", 1), 1);
+        fill_pending(&write, fd[0], block, sizeof block);
+    ck_assert(start_read(&read, fd[0], got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(write_now(fd[1], "a", 1), 1);
     ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 1);
     ck_assert_uint_eq(backend->pending, 0);
 }
@@ -272,26 +250,25 @@ TEST_LOOP(done_may_close_both_ends, KINDS)
 TEST_LOOP(many_descriptors_wait_at_once, KINDS)
 {
     enum { MANY = 300 };
-    static int fd[MANY][2];
+    static int fds[MANY][2];
     static test_op read[MANY];
-    static char got[MANY];
+    static char bytes[MANY];
     for (int i = 0; i < MANY; i++) {
-        open_kind(_i, fd[i]);
-        ck_assert(start_read(&read[i], fd[i][0], &got[i], 1) == WEFT__OP_PENDING);
+        open_kind(_i, fds[i]);
+        ck_assert(start_read(&read[i], fds[i][0], &bytes[i], 1) == WEFT__OP_PENDING);
     }
     ck_assert_uint_eq(backend->pending, MANY);
     for (int i = 0; i < MANY; i++)
-        ck_assert_int_eq(write_now(fd[i][1], &(char){(char)i}, 1), 1);
+        ck_assert_int_eq(write_now(fds[i][1], &(char){(char)i}, 1), 1);
     for (int i = 0; i < MANY; i++) {
         ck_assert_int_eq(finish_op(&read[i], WEFT__OP_PENDING), 1);
-        ck_assert_int_eq(got[i], (char)i);
-        backend_close_pair(fd[i]);
+        ck_assert_int_eq(bytes[i], (char)i);
+        backend_close_pair(fds[i]);
     }
 }
 
 static void *wake_backend(void *unused)
 {
-    (void)unused;
     type->wake(backend);
     return NULL;
 }
@@ -299,10 +276,9 @@ static void *wake_backend(void *unused)
 TEST(another_thread_can_wake_a_waiting_poll)
 {
     for (int i = 0; i < 20; i++) {
-        pthread_t thread;
-        ck_assert_int_eq(pthread_create(&thread, NULL, wake_backend, NULL), 0);
+        pthread_t thread = start_thread(wake_backend, NULL);
         ck_assert_int_eq(type->poll(backend, -1), 0);
-        pthread_join(thread, NULL);
+        join_thread(thread);
     }
     ck_assert_uint_eq(backend->pending, 0);
 }

@@ -50,7 +50,6 @@ FIBER(sleep_20ms, weft_sleep(0.02))
 
 static weft_value wait_for_deadline(void *arg)
 {
-    (void)arg;
     int rc = 0;
     WEFT_CANCEL_AFTER(0.02, rc) {
         weft_sleep(INFINITY);
@@ -277,7 +276,6 @@ TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
 /* Close the descriptors while all cords sleep. */
 static void *close_in_thread(void *arg)
 {
-    (void)arg;
     usleep(1000); /* the cords are usually asleep by then, but the test does not depend on it */
     close_descriptors();
     sem_post(&may_end);

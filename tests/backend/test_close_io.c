@@ -239,10 +239,12 @@ TEST(a_reused_number_never_mixes_data_of_the_old_and_the_new_file)
     ck_assert_uint_gt(same, 150);
 }
 
+/* The stream of the tests below. */
+static int fd[2];
+
 /* P65: both descriptors refer to the same open file */
 TEST_LOOP(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other, 2 * STREAM_KINDS)
 {
-    int fd[2];
     waiter a, b;
     open_stream(fd, _i / 2);
     int duplicate = fcntl(fd[0], F_DUPFD_CLOEXEC, 0);
@@ -290,7 +292,7 @@ TEST_LOOP(an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_fil
 }
 
 /* Spin a fiber, and park it until its operation has completed. The fiber has not run since. */
-static void park_with_data(waiter *w, call_fn *call, const int fd[2])
+static void park_with_data(waiter *w, call_fn *call)
 {
     spin_waiter(w, call, fd[0]);
     let_run();
@@ -303,10 +305,9 @@ static void park_with_data(waiter *w, call_fn *call, const int fd[2])
 /* The read has completed when the next fiber in the run queue closes the descriptor. */
 TEST_LOOP(data_that_was_read_before_the_close_is_delivered, STREAM_KINDS)
 {
-    int fd[2];
     waiter w, closer;
     open_stream(fd, _i);
-    park_with_data(&w, call_read, fd);
+    park_with_data(&w, call_read);
     spin_waiter(&closer, call_close, fd[0]);
     weft_unpark(w.fiber);
     ck_assert_int_eq(result_of(&closer), 0);
@@ -322,10 +323,9 @@ static intptr_t wait_then_read(waiter *w)
 /* The descriptor is closed between the readiness report and the read. */
 TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
 {
-    int fd[2];
     waiter w;
     open_stream(fd, 1);
-    park_with_data(&w, wait_then_read, fd);
+    park_with_data(&w, wait_then_read);
     ck_assert_int_eq(weft_close(fd[0]), 0);
     weft_unpark(w.fiber);
     ck_assert_int_eq(result_of(&w), -EBADF);
@@ -334,7 +334,6 @@ TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
 /* Both calls run in the same tick, in either order. */
 TEST_LOOP(a_close_may_run_just_before_or_after_a_read, 2 * STREAM_KINDS)
 {
-    int fd[2];
     waiter w[2];
     open_stream(fd, _i / 2);
     spin_waiter(&w[0], _i % 2 == 0 ? call_read : call_close, fd[0]);
@@ -346,7 +345,6 @@ TEST_LOOP(a_close_may_run_just_before_or_after_a_read, 2 * STREAM_KINDS)
 
 TEST_LOOP(a_read_that_is_cancelled_and_closed_in_one_tick_ends_once, 4)
 {
-    int fd[2];
     waiter w;
     open_stream(fd, STREAM_UNIX);
     spin_waiter(&w, call_read, fd[0]);

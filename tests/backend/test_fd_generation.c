@@ -40,7 +40,6 @@ TEST(numbers_without_a_counter_stay_at_0_and_take_no_memory)
 
 static void *reserve_and_advance(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < ADVANCES; i++) {
         int number = 1024 << (i % 4);
         if (weft__fd_reserve(number) != 0)

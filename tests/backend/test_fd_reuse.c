@@ -5,6 +5,21 @@
 #include "backend/fd_support.h"
 #include "support/suite.h"
 
+static weft_cord cord; /* another cord */
+
+static void start_cord_and_listener(void)
+{
+    open_listener();
+    cord = start_idle_cord();
+}
+
+static void end_other_cord(void)
+{
+    end_cord(cord);
+}
+
+FIXTURE(start_cord_and_listener, end_other_cord)
+
 /* The cord that uses a number before and after the close, and the cord that closes it. */
 typedef struct roles {
     weft_cord user, closer;
@@ -14,15 +29,13 @@ typedef void pair_test(const roles *r, kind before, kind after);
 
 static void for_each_pair(pair_test *test)
 {
-    open_listener();
-    weft_cord a = start_idle_cord(), b = start_idle_cord(), this_cord = weft_cord_self();
-    const roles all[] = {{a, this_cord}, {this_cord, a}, {a, b}};
+    weft_cord third = start_idle_cord(), this_cord = weft_cord_self();
+    const roles all[] = {{cord, this_cord}, {this_cord, cord}, {cord, third}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         for (kind before = 0; before < KINDS; before++)
             for (kind after = 0; after < KINDS; after++)
                 test(&all[i], before, after);
-    end_cord(a);
-    end_cord(b);
+    end_cord(third);
 }
 
 static void close_with_weft_and_reuse(const roles *r, kind before, kind after)
@@ -47,8 +60,6 @@ TEST(a_high_number_closed_in_another_cord_is_a_new_file)
 {
     if (raise_descriptor_limit(HIGH + 100) < HIGH + 100)
         return;
-    open_listener();
-    weft_cord cord = start_idle_cord();
     for (kind before = 0; before < KINDS; before++)
         for (kind after = 0; after < KINDS; after++) {
             source old = open_source(before), new = open_source(after);
@@ -59,7 +70,6 @@ TEST(a_high_number_closed_in_another_cord_is_a_new_file)
             use_source_in(cord, &new);
             close_source(&new, weft_cord_self());
         }
-    end_cord(cord);
 }
 
 /*
@@ -96,7 +106,6 @@ TEST(a_number_that_weft_has_reopened_is_a_new_file_in_every_cord)
  */
 TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
 {
-    open_listener();
     for (kind after = PIPE; after < KINDS; after++) {
         source file = open_source(FILE_ON_DISK), next = open_source(after);
         feed_source(&file, "content");
@@ -112,7 +121,7 @@ TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
 
 /* Waiters. */
 
-static void assert_waiter_ends(weft_cord cord, kind before, kind after)
+static void assert_waiter_ends(kind before, kind after)
 {
     source old = open_source(before), new = open_source(after);
     reader waiter;
@@ -130,12 +139,9 @@ static void assert_waiter_ends(weft_cord cord, kind before, kind after)
 
 TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
 {
-    open_listener();
-    weft_cord cord = start_idle_cord();
     for (kind before = PIPE; before < KINDS; before++)
         for (kind after = FILE_ON_DISK; after < KINDS; after++)
-            assert_waiter_ends(cord, before, after);
-    end_cord(cord);
+            assert_waiter_ends(before, after);
 }
 
 /* Two reading fibers of one cord. The second is queued behind the first. */
@@ -159,8 +165,6 @@ static weft_value read_by_two(void *arg)
 /* A duplicate keeps the old file open. The first reader may get its data. */
 TEST(a_queued_reader_never_gets_the_new_files_data)
 {
-    open_listener();
-    weft_cord cord = start_idle_cord();
     for (kind after = FILE_ON_DISK; after < KINDS; after++) {
         source old = open_source(UNIX), new = open_source(after);
         two_readers two = {{.fd = old.fd}, {.fd = old.fd}, weft_self()};
@@ -180,7 +184,6 @@ TEST(a_queued_reader_never_gets_the_new_files_data)
         close(old.feed);
         close(duplicate);
     }
-    end_cord(cord);
 }
 
 /*
@@ -208,8 +211,6 @@ static weft_value submit_and_compute(void *arg)
 
 TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
 {
-    open_listener();
-    weft_cord cord = start_idle_cord();
     for (kind after = PIPE; after < KINDS; after++) {
         source old = open_source(UNIX), new = open_source(after);
         feed_source(&old, "old");
@@ -225,7 +226,6 @@ TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
         ck_assert_str_eq(b.late.data, "new");
         close_source(&new, weft_cord_self());
     }
-    end_cord(cord);
 }
 
 /* A fiber that waits in weft_splice for input. */
@@ -253,7 +253,6 @@ static weft_value splice_and_tell(void *arg)
 
 TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
 {
-    weft_cord cord = start_idle_cord();
     int in[2], old[2], new[2];
     char byte;
     ck_assert_int_eq(weft_pipe(in), 0);
@@ -267,7 +266,6 @@ TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
     ck_assert_int_eq(weft_await(caller), 0);
     ck_assert_int_eq(m.result, -EBADF);
     ck_assert_int_eq(recv(new[1], &byte, 1, MSG_DONTWAIT), -1);
-    end_cord(cord);
 }
 
 /* Loops. */
@@ -295,7 +293,6 @@ static int replace_on_data(const void *data, size_t bytes, void *ctx)
 
 TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
 {
-    open_listener();
     for (kind before = PIPE; before < KINDS; before++)
         for (kind after = FILE_ON_DISK; after < KINDS; after++) {
             replacement r = {open_source(before), open_source(after), 0};

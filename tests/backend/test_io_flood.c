@@ -203,7 +203,6 @@ static bool is_done;
 
 static weft_value snooze_until_done(void *arg)
 {
-    (void)arg;
     while (!is_done)
         weft_snooze();
     return 0;
@@ -284,7 +283,6 @@ static sem_t is_counted;
 
 static void post_idle(void *arg)
 {
-    (void)arg;
     sem_post(&is_idle);
 }
 
@@ -314,7 +312,6 @@ static void *schedule_often(void *arg)
 TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
 {
     unsigned count = 0;
-    pthread_t thread;
     open_readers(10);
     spin_waiting_readers(10);
     weft_fiber f = weft_spin(count_up, &count);
@@ -322,10 +319,10 @@ TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
     sem_init(&is_idle, 0, 0);
     sem_init(&is_counted, 0, 0);
     weft_on_idle(post_idle, NULL);
-    ck_assert_int_eq(pthread_create(&thread, NULL, schedule_often, &f), 0);
+    pthread_t thread = start_thread(schedule_often, &f);
     ck_assert_int_eq(weft_await(f), 0);
     weft_on_idle(NULL, NULL);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    join_thread(thread);
     ck_assert_uint_eq(count, 1000);
     send_numbers(10);
     await_numbers(10);

@@ -221,7 +221,6 @@ TEST(a_wait_that_times_out_receives_and_sends_nothing)
 
 static weft_value send_ten_in_time(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 10; i++) {
         int rc, sent = 1;
         WEFT_CANCEL_AFTER(60, rc) {

@@ -186,7 +186,6 @@ static weft_value first_received;
 
 static weft_value recv_twice(void *arg)
 {
-    (void)arg;
     first_received = weft_chan_recv(chan);
     return weft_chan_recv(chan);
 }
@@ -206,7 +205,6 @@ TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)
 
 static weft_value drain_chan(void *arg)
 {
-    (void)arg;
     weft_value sum = 0, value;
     while ((value = weft_chan_recv(chan)) >= 0)
         sum += value;
@@ -255,7 +253,6 @@ TEST(an_interrupt_after_the_channel_was_freed_has_no_effect)
 
 static weft_value wait_in_fibers(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 10; i++)
         weft_spin(i % 2 == 0 ? recv_from_chan : send_arg, as_arg(1));
     let_run();
@@ -282,7 +279,6 @@ static bool is_woken;
 
 static weft_value end_process(void *arg)
 {
-    (void)arg;
     reach_stage(1);
     wait_for_stage(2);
     exit_here(3);
@@ -291,7 +287,6 @@ static weft_value end_process(void *arg)
 
 static weft_value wake_then_check(void *arg)
 {
-    (void)arg;
     wait_for_stage(1);
     if (is_woken && weft_chan_try_send(chan, 1) != 0)
         _exit(4);
@@ -357,7 +352,6 @@ TEST(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock)
 
 static weft_value recv_or_message(void *arg)
 {
-    (void)arg;
     weft_clause c[] = {weft_clause_recv(chan), weft_clause_message()};
     return weft_select(c, 2);
 }
@@ -440,7 +434,6 @@ TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_r
 /* Fibers of this thread wait in the channel, on both sides. */
 static weft_value use_in_this_thread(void *arg)
 {
-    (void)arg;
     weft_fiber f = spin_and_run(recv_from_chan, NULL);
     ck_assert_int_eq(weft_chan_send(chan, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);

@@ -240,7 +240,6 @@ TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
 /* Return 0 whatever the state of the mutex is. */
 static weft_value wait_quietly(void *arg)
 {
-    (void)arg;
     weft_mutex_lock(&mutex);
     weft_cond_wait(&cond, &mutex);
     weft_mutex_unlock(&mutex);
@@ -259,7 +258,6 @@ static int end_main_with_the_mutex(void)
 
 static weft_value exit_with_the_mutex(void *arg)
 {
-    (void)arg;
     weft_mutex_lock(&mutex);
     weft_cond_signal(&cond);
     weft_snooze();
@@ -287,7 +285,6 @@ TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
 
 static weft_value signal_and_hold(void *arg)
 {
-    (void)arg;
     weft_mutex_lock(&mutex);
     weft_cond_signal(&cond);
     weft_suspend();

@@ -38,7 +38,6 @@ FIBER(recv_shared, weft_chan_recv(shared))
 
 static weft_value select_shared(void *arg)
 {
-    (void)arg;
     weft_clause c[] = {weft_clause_recv(shared), weft_clause_message()};
     int rc = weft_select(c, 2);
     return rc < 0 ? rc : c[rc].value;
@@ -183,7 +182,6 @@ static weft_fiber receiver;
 static void *tell_ten(void *arg)
 {
     weft_value n = 0;
-    (void)arg;
     for (weft_value i = 0; i < 10; i++)
         n += weft_tell(receiver, i) == 0;
     return as_arg(n);

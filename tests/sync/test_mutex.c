@@ -12,7 +12,6 @@ STEP(owner, actor_of(weft_mutex_owner(&mutex)))
 /* Lock and suspend. End with the mutex. */
 static weft_value end_with_mutex(void *arg)
 {
-    (void)arg;
     int rc = weft_mutex_lock(&mutex);
     return rc < 0 ? rc : weft_suspend();
 }
@@ -255,7 +254,6 @@ TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
 /* Return 0 whatever the state of the mutex is. */
 static weft_value lock_quietly(void *arg)
 {
-    (void)arg;
     if (weft_mutex_lock(&mutex) == 0)
         weft_mutex_unlock(&mutex);
     return 0;
@@ -271,7 +269,6 @@ static int end_main_with_mutex(void)
 
 static weft_value exit_with_mutex(void *arg)
 {
-    (void)arg;
     weft_mutex_lock(&mutex);
     weft_snooze();
     exit_here(3);
@@ -310,7 +307,6 @@ TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
 
 static void run_deep_in_the_stack(void *arg)
 {
-    (void)arg;
     volatile char frame[2048]; /* overwrites the frame of the function that has returned */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;

@@ -454,7 +454,6 @@ TEST(resources_may_be_equal_and_need_not_be_destroyed)
 
 static weft_value acquire_to_make(void *arg)
 {
-    (void)arg;
     factory.made++;
     return factory.made == 1 ? weft_pool_acquire(pool) + 10 : factory.made;
 }
@@ -492,7 +491,6 @@ TEST(a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed)
 
 static void print_destroyed(weft_value resource, void *arg)
 {
-    (void)arg;
     fprintf(stderr, "destroyed %d\n", (int)resource);
 }
 

@@ -1,177 +1,93 @@
 /* Select: the first of several events of channels, queues, fibers, mailboxes and times. */
 #include "support/suite.h"
+#include "sync/select_steps.h"
 
-#include <pthread.h>
+#include <poll.h>
 
-/* The arguments of weft_select in a fiber, which returns its result. */
-typedef struct select_call {
-    weft_clause c[12];
-    size_t n;
-} select_call;
+static weft_chan *chan, *full, *empty; /* of capacity 0; of capacity 1, with and without the 1 */
+static weft_queue *queue;
 
-static weft_value run_select(void *arg)
+static void open_objects(void)
 {
-    select_call *j = arg;
-    return weft_select(j->c, j->n);
+    chan = weft_chan_new(0);
+    full = weft_chan_new(1);
+    empty = weft_chan_new(1);
+    queue = weft_queue_new(0);
+    ck_assert_int_eq(weft_chan_try_send(full, 1), 0);
 }
 
-/* Spin a fiber that waits in this select. */
-static weft_fiber spin_select(select_call *j)
+static void free_objects(void)
 {
-    weft_fiber f = weft_spin(run_select, j);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    weft_chan_free(chan);
+    weft_chan_free(full);
+    weft_chan_free(empty);
+    weft_queue_free(queue);
 }
 
-static uint64_t count_switches(void)
+static void assert_chan_idle_then_free(void)
 {
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.switches;
+    ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
+    free_objects();
 }
 
-static size_t timers_armed(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.timers;
-}
+FIXTURE(open_objects, assert_chan_idle_then_free)
 
-/* Return a full channel with this one value. */
-static weft_chan *chan_of_one(weft_value value)
-{
-    weft_chan *chan = weft_chan_new(1);
-    ck_assert_int_eq(weft_chan_try_send(chan, value), 0);
-    return chan;
-}
-
-typedef struct send_order {
-    weft_chan *chan;
-    weft_value value;
-} send_order;
-
-static weft_value send_value(void *arg)
-{
-    const send_order *o = arg;
-    return weft_chan_send(o->chan, o->value);
-}
+STEP(put, weft_chan_try_send(chan, arg))
+STEP(take, weft_chan_try_recv(chan))
+STEP(take_full, weft_chan_try_recv(full))
+STEP(put_empty, weft_chan_try_send(empty, arg))
+STEP(push, weft_queue_push(queue, arg))
+STEP(tell, weft_tell(actors[A].fiber, arg))
+STEP(timers, armed_timers())
 
 /* One clause. */
 
 TEST(a_ready_clause_is_chosen_without_a_switch)
 {
-    weft_chan *full = chan_of_one(1), *empty = weft_chan_new(1);
-    weft_queue *queue = weft_queue_new(0);
     weft_queue_push(queue, 3);
     weft_fiber ended = weft_spin(return_arg, as_arg(4));
     weft_tell(weft_self(), 5);
     let_run();
-    const struct {
-        weft_clause clause;
-        weft_value value;
-    } cases[] = {
-        {weft_clause_recv(full), 1},   {weft_clause_send(empty, 2), 0},
-        {weft_clause_shift(queue), 3}, {weft_clause_ended(ended), 4},
-        {weft_clause_message(), 5},    {weft_clause_time(0), 0},
-    };
     weft_spin(mark_and_return, "switched");
-    uint64_t switches = count_switches();
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft_clause c[2] = {{0}, cases[i].clause};
-        ck_assert_int_eq(weft_select(c, 2), 1);
-        ck_assert_int_eq(c[1].value, cases[i].value);
-    }
-    ck_assert_uint_eq(count_switches(), switches);
+    uint64_t switches = stats().switches;
+    const weft_clause never = weft_clause_never();
+    play({M, pick, CHOSE(1, 1), CLAUSES(never, weft_clause_recv(full))},
+         {M, pick, CHOSE(1, 0), CLAUSES(never, weft_clause_send(empty, 2))},
+         {M, pick, CHOSE(1, 3), CLAUSES(never, weft_clause_shift(queue))},
+         {M, pick, CHOSE(1, 4), CLAUSES(never, weft_clause_ended(ended))},
+         {M, pick, CHOSE(1, 5), CLAUSES(never, weft_clause_message())},
+         {M, pick, CHOSE(1, 0), CLAUSES(never, weft_clause_time(0))});
+    ck_assert_uint_eq(stats().switches, switches);
     ck_assert_trail("");
     ck_assert_uint_eq(weft_chan_count(full), 0);
     ck_assert_int_eq(weft_chan_try_recv(empty), 2);
     ck_assert_uint_eq(weft_queue_count(queue), 0);
     ck_assert_int_eq(weft_await(ended), -ESRCH);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-    weft_queue_free(queue);
-    weft_chan_free(full);
-    weft_chan_free(empty);
 }
 
-TEST(a_select_waits_for_a_receive)
+TEST(a_select_waits_for_a_buffer)
 {
-    for (size_t cap = 0; cap < 2; cap++) {
-        weft_chan *chan = weft_chan_new(cap);
-        select_call j = {{weft_clause_recv(chan)}, 1};
-        weft_fiber f = spin_select(&j);
-        ck_assert(weft_chan_has_receivers(chan));
-        ck_assert_int_eq(weft_chan_try_send(chan, 7), 0);
-        ck_assert_int_eq(weft_await(f), 0);
-        ck_assert_int_eq(j.c[0].value, 7);
-        ck_assert(!weft_chan_has_receivers(chan));
-        weft_chan_free(chan);
-    }
+    play({A, pick, WAITS, CLAUSES(weft_clause_recv(empty))}, {M, put_empty, 0, 7},
+         {A, returns, CHOSE(0, 7)}, {A, pick, WAITS, CLAUSES(weft_clause_send(full, 8))},
+         {M, take_full, 1}, {A, returns, CHOSE(0, 0)}, {M, take_full, 8});
+    ck_assert(!weft_chan_has_receivers(empty) && !weft_chan_has_senders(full));
 }
 
-TEST(a_select_waits_for_a_send)
+TEST(a_select_waits_for_the_earliest_time_if_no_other_clause_is_ready)
 {
-    weft_chan *chan = weft_chan_new(0), *full = chan_of_one(1);
-    select_call j = {{weft_clause_send(chan, 7)}, 1}, k = {{weft_clause_send(full, 8)}, 1};
-    weft_fiber f = spin_select(&j), g = spin_select(&k);
-    ck_assert_int_eq(weft_chan_try_recv(chan), 7);
-    ck_assert_int_eq(weft_chan_try_recv(full), 1);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(j.c[0].value, 0);
-    ck_assert_int_eq(weft_await(g), 0);
-    ck_assert_int_eq(k.c[0].value, 0);
-    ck_assert_int_eq(weft_chan_try_recv(full), 8);
-    weft_chan_free(chan);
-    weft_chan_free(full);
-}
-
-TEST(a_select_waits_for_a_value_in_a_queue)
-{
-    weft_queue *queue = weft_queue_new(0);
-    select_call j = {{weft_clause_shift(queue)}, 1};
-    weft_fiber f = spin_select(&j);
-    weft_queue_push(queue, 7);
-    weft_queue_push(queue, 8);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(j.c[0].value, 7);
-    ck_assert_uint_eq(weft_queue_count(queue), 1);
-    weft_queue_free(queue);
-}
-
-TEST(a_select_waits_for_the_end_of_a_fiber)
-{
-    weft_fiber target = spin_suspended();
-    select_call j = {{weft_clause_ended(target)}, 1};
-    weft_fiber f = spin_select(&j);
-    weft_schedule(target, 7);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(j.c[0].value, 7);
-    ck_assert_int_eq(weft_await(target), -ESRCH);
-}
-
-TEST(a_select_waits_for_a_message)
-{
-    select_call j = {{weft_clause_message()}, 1};
-    weft_fiber f = spin_select(&j);
-    ck_assert_int_eq(weft_tell(f, 7), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(j.c[0].value, 7);
-}
-
-TEST(a_select_waits_for_the_earliest_time)
-{
+    weft_fiber alive = spin_suspended();
     double begin = weft_now();
-    weft_clause c[] = {weft_clause_time(INFINITY), weft_clause_time(5), weft_clause_time(0.002),
-                       weft_clause_time(6)};
-    ck_assert_int_eq(weft_select(c, 4), 2);
+    play({M, pick, CHOSE(6, 0),
+          CLAUSES(weft_clause_time(INFINITY), weft_clause_recv(chan), weft_clause_ended(alive),
+                  weft_clause_message(), weft_clause_shift(queue), weft_clause_time(5),
+                  weft_clause_time(0.002), weft_clause_time(6))},
+         {M, timers, 0});
     ck_assert_slept(begin, 0.002);
-    ck_assert_int_eq(c[2].value, 0);
-    ck_assert_uint_eq(timers_armed(), 0);
-    for (int i = 0; i < 20; i++) {
-        weft_clause falling[] = {weft_clause_time(1000), weft_clause_time(1000),
-                                 weft_clause_time(999), weft_clause_time(1e-6)};
-        ck_assert_int_eq(weft_select(falling, 4), 3);
-    }
+    for (int i = 0; i < 20; i++)
+        play({M, pick, CHOSE(3, 0),
+              CLAUSES(weft_clause_time(1000), weft_clause_time(1000), weft_clause_time(999),
+                      weft_clause_time(1e-6))});
 }
 
 typedef struct point {
@@ -183,176 +99,126 @@ WEFT_CHAN_OF(points, point);
 TEST(items_of_any_size_are_sent_and_received)
 {
     points *ps = points_new(1);
-    weft_chan *chan = points_chan(ps);
     point out = {0}, in = {1, 2, 3};
-    weft_clause send = weft_clause_send_from(chan, &in), recv = weft_clause_recv_into(chan, &out);
+    weft_clause send = weft_clause_send_from(points_chan(ps), &in);
+    weft_clause recv = weft_clause_recv_into(points_chan(ps), &out);
     send.value = recv.value = 99;
-    ck_assert_int_eq(weft_select(&send, 1), 0);
-    ck_assert_int_eq(send.value, 0);
-    ck_assert_int_eq(weft_select(&recv, 1), 0);
-    ck_assert_int_eq(recv.value, 0);
+    play({M, pick, CHOSE(0, 0), CLAUSES(send)}, {M, pick, CHOSE(0, 0), CLAUSES(recv)});
     ck_assert_int_eq(out.z, 3);
-
-    select_call j = {{weft_clause_recv_into(chan, &out)}, 1};
-    weft_fiber f = spin_select(&j);
+    play({A, pick, WAITS, CLAUSES(recv)});
     ck_assert_int_eq(points_try_send(ps, (point){4, 5, 6}), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(j.c[0].value, 0);
+    play({A, returns, CHOSE(0, 0)});
     ck_assert_int_eq(out.z, 6);
-
     points_try_send(ps, (point){0});
-    select_call k = {{weft_clause_send_from(chan, &in)}, 1};
-    f = spin_select(&k);
+    play({A, pick, WAITS, CLAUSES(send)});
     ck_assert_int_eq(points_try_recv(ps, &out), 0);
-    ck_assert_int_eq(weft_await(f), 0);
+    play({A, returns, CHOSE(0, 0)});
     ck_assert_int_eq(points_try_recv(ps, &out), 0);
     ck_assert_int_eq(out.z, 3);
     points_free(ps);
 }
 
-/* Several clauses. */
+/* Several clauses: A waits in a select with one clause of each kind. */
 
-/* A waiting select with one clause of each kind. */
-typedef struct mixture {
-    weft_chan *in, *out;
-    weft_queue *queue;
-    weft_fiber fiber;
-    select_call select_call;
-} mixture;
+static weft_fiber target;
+static selection mixture;
 
-static weft_fiber spin_mixture(mixture *m)
+STEP(finish, weft_schedule(target, arg))
+
+static void wait_for_mixture(void)
 {
-    *m = (mixture){
-        weft_chan_new(0), weft_chan_new(0), weft_queue_new(0), spin_suspended(), {{{0}}, 0}};
-    const weft_clause c[] = {
-        weft_clause_recv(m->in),     weft_clause_send(m->out, 20),
-        weft_clause_shift(m->queue), {0},
-        weft_clause_ended(m->fiber), weft_clause_message(),
-        weft_clause_time(INFINITY),  weft_clause_time(1000),
-    };
-    memcpy(m->select_call.c, c, sizeof c);
-    m->select_call.n = COUNT_OF(c);
-    return spin_select(&m->select_call);
+    target = spin_suspended();
+    mixture = *(selection *)CLAUSES(weft_clause_recv(chan), weft_clause_send(empty, 20),
+                                    weft_clause_shift(queue), weft_clause_never(),
+                                    weft_clause_ended(target), weft_clause_message(),
+                                    weft_clause_time(INFINITY), weft_clause_time(1000));
+    ck_assert_int_eq(weft_chan_try_send(empty, 1), 0);
+    play({A, pick, WAITS, (weft_value)&mixture});
 }
 
-static void assert_losers_unchanged(const mixture *m, int winner)
+static void assert_losers_unchanged(int winner)
 {
-    ck_assert(!weft_chan_has_receivers(m->in));
-    ck_assert(!weft_chan_has_senders(m->out));
-    size_t queued = weft_queue_count(m->queue);
-    ck_assert_int_eq(weft_queue_push(m->queue, 9), 0); /* no fiber waits to shift */
-    ck_assert_uint_eq(weft_queue_count(m->queue), queued + 1);
-    ck_assert_uint_eq(timers_armed(), 0);
-    for (int i = 0; i < (int)m->select_call.n; i++)
+    ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(empty));
+    size_t queued = weft_queue_count(queue);
+    ck_assert_int_eq(weft_queue_push(queue, 9), 0);
+    ck_assert_uint_eq(weft_queue_count(queue), queued + 1); /* no fiber waits to shift */
+    ck_assert_uint_eq(armed_timers(), 0);
+    for (int i = 0; i < (int)mixture.n; i++)
         if (i != winner)
-            ck_assert_int_eq(m->select_call.c[i].value, i == 1 ? 20 : 0);
-    if (winner != 4) {
-        weft_schedule(m->fiber, 44);
-        ck_assert_int_eq(weft_await(m->fiber), 44);
-    }
+            ck_assert_int_eq(mixture.c[i].value, i == 1 ? 20 : 0);
+    if (winner != 4)
+        ck_assert_int_eq(weft_schedule(target, 44), 0);
+    ck_assert_int_eq(weft_await(target), winner != 4 ? 44 : -ESRCH);
 }
 
-static void free_mixture(const mixture *m)
+STEP(take_empty, weft_chan_try_recv(empty))
+
+static const struct {
+    int winner;
+    step complete;
+    weft_value value;
+} winners[] = {{0, {M, put, 0, 10}, 10},
+               {1, {M, take_empty, 1}, 0},
+               {2, {M, push, 0, 30}, 30},
+               {4, {M, finish, 0, 40}, 40},
+               {5, {M, tell, 0, 50}, 50}};
+
+TEST_ROWS(clauses_that_lose_have_no_effect, winners)
 {
-    weft_queue_free(m->queue);
-    weft_chan_free(m->in);
-    weft_chan_free(m->out);
+    wait_for_mixture();
+    play(winners[_i].complete, {A, returns, CHOSE(winners[_i].winner, winners[_i].value)});
+    assert_losers_unchanged(winners[_i].winner);
 }
 
-static void complete_clause(const mixture *m, weft_fiber f, int which)
+static inline weft_value stop(weft_value arg)
 {
-    switch (which) {
-    case 0:
-        ck_assert_int_eq(weft_chan_try_send(m->in, 10), 0);
-        break;
-    case 1:
-        ck_assert_int_eq(weft_chan_try_recv(m->out), 20);
-        break;
-    case 2:
-        ck_assert_int_eq(weft_queue_push(m->queue, 30), 0);
-        break;
-    case 4:
-        ck_assert_int_eq(weft_schedule(m->fiber, 40), 0);
-        break;
-    default:
-        ck_assert_int_eq(weft_tell(f, 50), 0);
-    }
+    ck_assert_int_eq(weft_schedule(actors[arg].fiber, 1), -EBUSY);
+    weft_stop(actors[arg].fiber, 17);
+    is_over = true; /* no further step */
+    ck_assert_int_eq(weft_await(actors[arg].fiber), 17);
+    return 0;
 }
 
-TEST(clauses_that_lose_have_no_effect)
+static const struct {
+    step_call *call;
+    weft_value result;
+} disturbances[] = {
+    {cancel, -ECANCELED}, {raise_error, RAISED}, {interrupt, -EINTR}, {stop, -ECANCELED}};
+
+TEST_ROWS(an_interrupted_select_leaves_all_wait_queues, disturbances)
 {
-    static const struct {
-        int which;
-        weft_value value;
-    } cases[] = {{0, 10}, {1, 0}, {2, 30}, {4, 40}, {5, 50}};
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        mixture m;
-        weft_fiber f = spin_mixture(&m);
-        complete_clause(&m, f, cases[i].which);
-        ck_assert_int_eq(weft_await(f), cases[i].which);
-        ck_assert_int_eq(m.select_call.c[cases[i].which].value, cases[i].value);
-        assert_losers_unchanged(&m, cases[i].which);
-        free_mixture(&m);
-    }
+    wait_for_mixture();
+    play({M, disturbances[_i].call, 0, A}, {A, returns, disturbances[_i].result});
+    assert_losers_unchanged(-1);
 }
 
 TEST(values_and_senders_of_losing_clauses_stay_where_they_are)
 {
-    weft_chan *a = chan_of_one(1), *b = weft_chan_new(0);
-    send_order o = {b, 2};
-    weft_fiber sender = weft_spin(send_value, &o);
     weft_fiber ended = weft_spin(return_arg, as_arg(3));
     weft_tell(weft_self(), 4);
-    let_run();
+    play({A, pick, WAITS, CLAUSES(weft_clause_send(chan, 2))});
     bool has_won[4] = {false};
     for (int left = 4; left > 0; left--) {
-        weft_clause c[] = {weft_clause_recv(a), weft_clause_recv(b), weft_clause_ended(ended),
+        weft_clause c[] = {weft_clause_recv(full), weft_clause_recv(chan), weft_clause_ended(ended),
                            weft_clause_message()};
         for (int i = 0; i < 4; i++)
             if (has_won[i])
-                c[i] = (weft_clause){0};
+                c[i] = weft_clause_never();
         int i = weft_select(c, 4);
         ck_assert(i >= 0 && i < 4 && !has_won[i]);
         ck_assert_int_eq(c[i].value, i + 1);
         has_won[i] = true;
-        let_run();
-        ck_assert_uint_eq(weft_chan_count(a), !has_won[0]);
-        ck_assert_int_eq(weft_state_of(sender), has_won[1] ? WEFT_DEAD : WEFT_WAITING);
+        play({A, returns, has_won[1] ? CHOSE(0, 0) : WAITS});
+        ck_assert_uint_eq(weft_chan_count(full), !has_won[0]);
         ck_assert_int_eq(weft_mailbox_count(weft_self()), !has_won[3]);
     }
     ck_assert_int_eq(weft_await(ended), -ESRCH);
-    ck_assert_int_eq(weft_await(sender), 0);
-    weft_chan_free(a);
-    weft_chan_free(b);
 }
 
 TEST(the_timer_of_a_losing_clause_is_disarmed)
 {
-    weft_chan *chan = weft_chan_new(0);
-    select_call j = {{weft_clause_time(1000), weft_clause_recv(chan)}, 2};
-    weft_fiber f = spin_select(&j);
-    ck_assert_uint_eq(timers_armed(), 1);
-    weft_chan_try_send(chan, 1);
-    ck_assert_uint_eq(timers_armed(), 0);
-    ck_assert_int_eq(weft_await(f), 1);
-    weft_chan_free(chan);
-}
-
-TEST(a_time_clause_wins_if_no_other_is_ready)
-{
-    mixture m;
-    weft_fiber f = spin_mixture(&m);
-    weft_clause c[] = {weft_clause_recv(m.in), weft_clause_ended(f), weft_clause_message(),
-                       weft_clause_shift(m.queue), weft_clause_time(0.001)};
-    double begin = weft_now();
-    ck_assert_int_eq(weft_select(c, 5), 4);
-    ck_assert_slept(begin, 0.001);
-    ck_assert_int_eq(c[4].value, 0);
-    ck_assert(weft_chan_has_receivers(m.in)); /* the receiver of the mixture */
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    assert_losers_unchanged(&m, -1);
-    free_mixture(&m);
+    play({A, pick, WAITS, CLAUSES(weft_clause_time(1000), weft_clause_recv(chan))}, {M, timers, 1},
+         {M, put, 0, 1}, {M, timers, 0}, {A, returns, CHOSE(1, 1)});
 }
 
 /* Fibers that end. */
@@ -362,9 +228,7 @@ TEST(the_clause_of_an_ended_fiber_is_ready)
 {
     weft_fiber alive = spin_suspended(), dead = weft_spin(return_arg, as_arg(7));
     let_run();
-    weft_clause c[] = {weft_clause_ended(alive), weft_clause_ended(dead)};
-    ck_assert_int_eq(weft_select(c, 2), 1);
-    ck_assert_int_eq(c[1].value, 7);
+    play({M, pick, CHOSE(1, 7), CLAUSES(weft_clause_ended(alive), weft_clause_ended(dead))});
     ck_assert_int_eq(weft_state_of(alive), WEFT_WAITING);
     weft_schedule(alive, 8);
     ck_assert_int_eq(weft_await(alive), 8);
@@ -377,34 +241,27 @@ static weft_value fail_when_scheduled(void *arg)
 }
 
 /* P37 */
-TEST(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent)
+TEST_LOOP(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent, 2)
 {
-    for (int is_late = 0; is_late < 2; is_late++) {
-        weft_fiber f = weft_spin(fail_when_scheduled, as_arg(-EIO));
-        let_run();
-        weft_schedule(f, 0);
-        if (is_late) {
-            WEFT_SHIELD(INFINITY) { /* the error of f must not fail let_run */
-                let_run();
-            }
+    weft_fiber f = spin_waiting(fail_when_scheduled, as_arg(-EIO));
+    weft_schedule(f, 0);
+    if (_i == 1) {
+        WEFT_SHIELD(INFINITY) { /* the error of f must not fail let_run */
+            let_run();
         }
-        weft_clause c[] = {weft_clause_time(INFINITY), weft_clause_ended(f)};
-        ck_assert_int_eq(weft_select(c, 2), 1);
-        ck_assert_int_eq(c[1].value, -EIO);
-        ck_assert_error(-EIO, "broken");
-        ck_assert_int_eq(weft_snooze(), 0);
     }
+    play({M, pick, CHOSE(1, -EIO), CLAUSES(weft_clause_time(INFINITY), weft_clause_ended(f))});
+    ck_assert_error(-EIO, "broken");
+    ck_assert_int_eq(weft_snooze(), 0);
 }
 
 /* P37 */
 TEST(a_fiber_that_is_stopped_ends_too)
 {
     weft_fiber f = spin_suspended(), g = spin_suspended();
-    select_call j = {{weft_clause_ended(f), weft_clause_ended(g)}, 2};
-    weft_fiber s = spin_select(&j);
+    play({A, pick, WAITS, CLAUSES(weft_clause_ended(f), weft_clause_ended(g))});
     weft_stop(g, 9);
-    ck_assert_int_eq(weft_await(s), 1);
-    ck_assert_int_eq(j.c[1].value, 9);
+    play({A, returns, CHOSE(1, 9)});
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
 
@@ -423,269 +280,134 @@ TEST(fibers_that_end_in_one_tick_are_reported_once_each)
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
 
+STEP(await_target, weft_await(target))
+
 TEST(select_and_await_get_the_same_value)
 {
-    weft_fiber f = spin_suspended();
-    select_call j = {{weft_clause_ended(f), weft_clause_time(INFINITY)}, 2};
-    weft_fiber a = weft_spin(await_fiber, id_arg(f)), s = spin_select(&j),
-               b = weft_spin(await_fiber, id_arg(f));
-    let_run();
-    weft_schedule(f, 6);
-    ck_assert_int_eq(weft_await(s), 0);
-    ck_assert_int_eq(j.c[0].value, 6);
-    ck_assert_int_eq(weft_await(a), 6);
-    ck_assert_int_eq(weft_await(b), 6);
+    target = spin_suspended();
+    play({A, await_target, WAITS},
+         {B, pick, WAITS, CLAUSES(weft_clause_ended(target), weft_clause_time(INFINITY))},
+         {C, await_target, WAITS}, {M, finish, 0, 6}, {A, returns, 6}, {B, returns, CHOSE(0, 6)},
+         {C, returns, 6});
 }
 
 /* Closed channels. */
 
 TEST(a_clause_of_a_closed_channel_is_ready_at_once)
 {
-    weft_chan *chan = chan_of_one(1);
-    weft_queue *queue = weft_queue_new(0);
     weft_queue_close(queue);
-    weft_chan_close(chan);
+    weft_chan_close(full);
     point out = {0};
-    weft_clause c = weft_clause_recv(chan);
-    ck_assert_int_eq(weft_select(&c, 1), 0);
-    ck_assert_int_eq(c.value, 1); /* remaining values first */
-    weft_clause all[] = {weft_clause_recv(chan), weft_clause_send(chan, 2),
-                         weft_clause_shift(queue), weft_clause_recv_into(chan, &out),
-                         weft_clause_send_from(chan, &out)};
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        ck_assert_int_eq(weft_select(&all[i], 1), 0);
-        ck_assert_int_eq(all[i].value, -EPIPE);
-    }
-    weft_queue_free(queue);
-    weft_chan_free(chan);
+    play({M, pick, CHOSE(0, 1), CLAUSES(weft_clause_recv(full))}, /* remaining values first */
+         {M, pick, CHOSE(0, -EPIPE), CLAUSES(weft_clause_recv(full))},
+         {M, pick, CHOSE(0, -EPIPE), CLAUSES(weft_clause_send(full, 2))},
+         {M, pick, CHOSE(0, -EPIPE), CLAUSES(weft_clause_shift(queue))},
+         {M, pick, CHOSE(0, -EPIPE), CLAUSES(weft_clause_recv_into(full, &out))},
+         {M, pick, CHOSE(0, -EPIPE), CLAUSES(weft_clause_send_from(full, &out))});
 }
 
-TEST(closing_or_freeing_a_channel_ends_a_waiting_select)
+TEST_LOOP(closing_or_freeing_a_channel_ends_a_waiting_select, 2)
 {
-    for (int is_freed = 0; is_freed < 2; is_freed++) {
-        weft_chan *in = weft_chan_new(1), *out = weft_chan_new(0);
-        weft_queue *queue = weft_queue_new(0);
-        weft_value item = 5;
-        select_call calls[] = {
-            {{weft_clause_time(INFINITY), weft_clause_recv(in)}, 2},
-            {{weft_clause_recv(in), weft_clause_recv_into(in, &item)}, 2},
-            {{weft_clause_time(INFINITY), weft_clause_send(out, 1), weft_clause_send(out, 2)}, 3},
-            {{weft_clause_send_from(out, &item), weft_clause_send(out, 2)}, 2},
-            {{weft_clause_time(INFINITY), weft_clause_shift(queue), weft_clause_message()}, 3},
-        };
-        weft_fiber f[COUNT_OF(calls)];
-        for (size_t i = 0; i < COUNT_OF(calls); i++)
-            f[i] = spin_select(&calls[i]);
-        is_freed ? weft_chan_free(in) : (void)weft_chan_close(in);
-        is_freed ? weft_chan_free(out) : (void)weft_chan_close(out);
-        is_freed ? weft_queue_free(queue) : (void)weft_queue_close(queue);
-        for (size_t i = 0; i < COUNT_OF(calls); i++) {
-            weft_value which = weft_await(f[i]);
-            ck_assert_int_eq(which, calls[i].c[0].kind == WEFT_CLAUSE_TIME ? 1 : 0);
-            ck_assert_int_eq(calls[i].c[which].value, -EPIPE);
-        }
-        ck_assert_int_eq(item, 5);
-        if (!is_freed) {
-            weft_chan_free(in);
-            weft_chan_free(out);
-            weft_queue_free(queue);
-        }
+    weft_value item = 5;
+    const weft_clause never = weft_clause_time(INFINITY);
+    play({A, pick, WAITS, CLAUSES(never, weft_clause_recv(empty))},
+         {B, pick, WAITS, CLAUSES(weft_clause_recv(empty), weft_clause_recv_into(empty, &item))},
+         {C, pick, WAITS, CLAUSES(never, weft_clause_send(chan, 1), weft_clause_send(chan, 2))},
+         {D, pick, WAITS, CLAUSES(weft_clause_send_from(chan, &item), weft_clause_send(chan, 2))},
+         {E, pick, WAITS, CLAUSES(never, weft_clause_shift(queue), weft_clause_message())});
+    if (_i == 0) {
+        weft_chan_close(empty);
+        weft_chan_close(chan);
+        weft_queue_close(queue);
+    } else {
+        free_objects();
+        open_objects();
     }
+    play({A, returns, CHOSE(1, -EPIPE)}, {B, returns, CHOSE(0, -EPIPE)},
+         {C, returns, CHOSE(1, -EPIPE)}, {D, returns, CHOSE(0, -EPIPE)},
+         {E, returns, CHOSE(1, -EPIPE)});
+    ck_assert_int_eq(item, 5);
 }
 
 /* One channel in several clauses. */
 
 TEST(the_same_channel_may_be_in_two_clauses)
 {
-    weft_chan *chan = weft_chan_new(0);
-    select_call j = {{weft_clause_recv(chan), weft_clause_recv(chan), weft_clause_recv(chan)}, 3};
-    weft_fiber f = spin_select(&j);
-    ck_assert_int_eq(weft_chan_try_send(chan, 7), 0);
-    ck_assert_int_eq(weft_chan_try_send(chan, 8), -EAGAIN); /* only one clause receives */
-    int i = (int)weft_await(f);
-    ck_assert_int_ge(i, 0);
-    for (int k = 0; k < 3; k++)
-        ck_assert_int_eq(j.c[k].value, k == i ? 7 : 0);
-
-    select_call k = {{weft_clause_send(chan, 1), weft_clause_send(chan, 2)}, 2};
-    f = spin_select(&k);
+    selection in = {{weft_clause_recv(chan), weft_clause_recv(chan), weft_clause_recv(chan)}, 3};
+    play({A, pick, WAITS, (weft_value)&in}, {M, put, 0, 7},
+         {M, put, -EAGAIN, 8}); /* only one clause receives */
+    let_run();
+    ck_assert_int_eq(in.c[0].value + in.c[1].value + in.c[2].value, 7);
+    play({A, returns, CHOSE(in.c[0].value == 7 ? 0 : in.c[1].value == 7 ? 1 : 2, 7)});
+    play({A, pick, WAITS, CLAUSES(weft_clause_send(chan, 1), weft_clause_send(chan, 2))});
     weft_value got = weft_chan_try_recv(chan);
-    ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
-    i = (int)weft_await(f);
-    ck_assert_int_eq(got, i + 1);
-    weft_chan_free(chan);
+    play({M, take, -EAGAIN}, {A, returns, CHOSE(got - 1, 0)});
 }
 
 TEST(a_send_and_a_receive_of_one_select_do_not_meet)
 {
-    weft_chan *chan = weft_chan_new(0);
-    select_call j = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
-    weft_fiber f = spin_select(&j);
-    ck_assert_int_eq(weft_chan_try_recv(chan), 7);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
-
-    select_call k = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
-    f = spin_select(&k);
-    ck_assert_int_eq(weft_chan_try_send(chan, 8), 0);
-    ck_assert_int_eq(weft_await(f), 1);
-    ck_assert_int_eq(k.c[1].value, 8);
-    ck_assert_int_eq(k.c[0].value, 7);
-    ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
-    weft_chan_free(chan);
+    selection both = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
+    play({A, pick, WAITS, (weft_value)&both}, {M, take, 7}, {A, returns, CHOSE(0, 0)});
+    both.c[0].value = 7;
+    play({A, pick, WAITS, (weft_value)&both}, {M, put, 0, 8}, {A, returns, CHOSE(1, 8)});
+    ck_assert_int_eq(both.c[0].value, 7);
 }
 
 /* Cancelled and interrupted selects. */
 
 TEST(a_ready_clause_is_chosen_even_in_a_cancelled_fiber)
 {
-    weft_chan *full = chan_of_one(7), *empty = weft_chan_new(0);
     WEFT_MOVE_ON_AFTER(0) {
         weft_sleep(1);
         ck_assert(weft_is_cancelled());
-        weft_clause c[] = {weft_clause_recv(empty), weft_clause_recv(full)};
-        ck_assert_int_eq(weft_select(c, 2), 1);
-        ck_assert_int_eq(c[1].value, 7);
-        ck_assert_int_eq(weft_select(c, 2), -ECANCELED);
-        ck_assert(!weft_chan_has_receivers(full) && !weft_chan_has_receivers(empty));
-        ck_assert_int_eq(weft_try_select(c, 2), -EAGAIN);
-    }
-    weft_chan_free(full);
-    weft_chan_free(empty);
-}
-
-TEST(an_interrupted_select_leaves_all_wait_queues)
-{
-    for (int disturbance = 0; disturbance < 4; disturbance++) {
-        mixture m;
-        weft_fiber f = spin_mixture(&m);
-        switch (disturbance) {
-        case 0:
-            weft_cancel(f);
-            ck_assert_int_eq(weft_await(f), -ECANCELED);
-            break;
-        case 1:
-            weft_raise(f, -EIO, "raised");
-            ck_assert_int_eq(weft_await(f), -EIO);
-            ck_assert_error(-EIO, "raised");
-            break;
-        case 2:
-            ck_assert_int_eq(weft_interrupt(f, -99), 0);
-            ck_assert_int_eq(weft_await(f), -99);
-            break;
-        default:
-            ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-            weft_stop(f, 17);
-            ck_assert_int_eq(weft_await(f), 17);
-        }
-        assert_losers_unchanged(&m, -1);
-        free_mixture(&m);
+        selection s = {{weft_clause_recv(chan), weft_clause_recv(full)}, 2};
+        play({M, pick, CHOSE(1, 1), (weft_value)&s}, {M, pick, -ECANCELED, (weft_value)&s},
+             {M, try_pick, -EAGAIN, (weft_value)&s});
+        ck_assert(!weft_chan_has_receivers(full));
     }
 }
 
 TEST(the_deadline_of_a_scope_ends_a_select)
 {
-    weft_chan *chan = weft_chan_new(0);
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        weft_clause c[] = {weft_clause_recv(chan), weft_clause_time(1000)};
-        ck_assert_int_eq(weft_select(c, 2), -ECANCELED);
+        play({M, pick, -ECANCELED, CLAUSES(weft_clause_recv(chan), weft_clause_time(1000))});
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert(!weft_chan_has_receivers(chan));
-    ck_assert_uint_eq(timers_armed(), 0);
-    weft_chan_free(chan);
-}
-
-/* Select, then store the result of the next call. */
-static weft_value select_and_sleep(void *arg)
-{
-    select_call *j = arg;
-    int rc = weft_select(j->c, j->n);
-    j->c[11].value = weft_sleep(0);
-    return rc;
-}
-
-TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
-{
-    weft_chan *chan = weft_chan_new(0);
-    select_call j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
-    weft_fiber f = weft_spin(select_and_sleep, &j);
-    let_run();
-    weft_chan_try_send(chan, 7);
-    ck_assert_int_eq(weft_interrupt(f, -5), -EBUSY);
-    weft_raise(f, -EIO, "late");
-    ck_assert_int_eq(weft_await(f), 1);
-    ck_assert_int_eq(j.c[1].value, 7);
-    ck_assert_int_eq(j.c[11].value, -EIO);
-    weft_chan_free(chan);
-}
-
-TEST(a_select_that_fails_first_has_no_effect)
-{
-    weft_chan *chan = weft_chan_new(0);
-    select_call j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
-    weft_fiber f = weft_spin(select_and_sleep, &j);
-    let_run();
-    weft_raise(f, -EIO, "first");
-    ck_assert_int_eq(weft_chan_try_send(chan, 7), -EAGAIN);
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_int_eq(j.c[1].value, 0);
-    ck_assert_int_eq(j.c[11].value, 0);
-    weft_chan_free(chan);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 
 /* Without waiting. */
 
 TEST(try_select_never_waits)
 {
-    weft_chan *full = chan_of_one(7), *empty = weft_chan_new(0);
-    weft_fiber alive = spin_suspended();
-    weft_queue *queue = weft_queue_new(0);
-    weft_clause c[] = {
-        weft_clause_recv(empty),    weft_clause_send(full, 8), {0},
-        weft_clause_shift(queue),   weft_clause_ended(alive),  weft_clause_message(),
-        weft_clause_time(INFINITY), weft_clause_time(1e-9),    weft_clause_recv(full)};
-    uint64_t switches = count_switches();
-    ck_assert_int_eq(weft_try_select(c, 8), -EAGAIN);
-    ck_assert_int_eq(weft_try_select(c, 9), 8);
-    ck_assert_int_eq(c[8].value, 7);
-    ck_assert_int_eq(c[1].value, 8);
-    ck_assert_int_eq(weft_try_select(c, 2), 1);
-    ck_assert_int_eq(c[1].value, 0);
-    ck_assert_uint_eq(count_switches(), switches);
-    ck_assert(!weft_chan_has_receivers(empty) && !weft_chan_has_senders(full));
-    weft_queue_free(queue);
-    weft_chan_free(full);
-    weft_chan_free(empty);
+    selection s = {{weft_clause_recv(chan), weft_clause_send(full, 8), weft_clause_never(),
+                    weft_clause_shift(queue), weft_clause_ended(spin_suspended()),
+                    weft_clause_message(), weft_clause_time(INFINITY), weft_clause_time(1e-9),
+                    weft_clause_recv(full)},
+                   8};
+    uint64_t switches = stats().switches;
+    play({M, try_pick, -EAGAIN, (weft_value)&s});
+    s.n = 9;
+    play({M, try_pick, CHOSE(8, 1), (weft_value)&s});
+    s.n = 2;
+    play({M, try_pick, CHOSE(1, 0), (weft_value)&s}, {M, take_full, 8});
+    ck_assert_uint_eq(stats().switches, switches);
+    ck_assert(!weft_chan_has_senders(full));
 }
 
 TEST(clauses_that_are_never_ready_are_ignored)
 {
-    weft_clause c[3] = {{0}};
-    ck_assert_int_eq(weft_select(c, 3), -EINVAL);
+    play({M, pick, -EINVAL, CLAUSES({0}, {0}, {0})});
     ck_assert_any_error(-EINVAL);
-    weft_chan *chan = weft_chan_new(0);
-    select_call j = {{{0}, weft_clause_recv(chan), {0}}, 3};
-    weft_fiber f = spin_select(&j);
-    weft_chan_try_send(chan, 7);
-    ck_assert_int_eq(weft_await(f), 1);
-    weft_chan_free(chan);
+    play({A, pick, WAITS, CLAUSES({0}, weft_clause_recv(chan), {0})}, {M, put, 0, 7},
+         {A, returns, CHOSE(1, 7)});
 }
 
 static void *store_id_of_thread(void *arg)
 {
     *(weft_fiber *)arg = weft_self();
     return NULL;
-}
-
-static weft_fiber fiber_of_another_thread(void)
-{
-    pthread_t thread;
-    weft_fiber fiber = 0;
-    ck_assert_int_eq(pthread_create(&thread, NULL, store_id_of_thread, &fiber), 0);
-    pthread_join(thread, NULL);
-    return fiber;
 }
 
 static weft_value select_parent(void *arg)
@@ -696,19 +418,19 @@ static weft_value select_parent(void *arg)
 
 TEST(an_invalid_clause_is_refused_without_any_effect)
 {
-    weft_chan *chan = chan_of_one(7);
     points *ps = points_new(1);
     weft_clause invalid = weft_clause_time(0);
     invalid.kind = (weft_clause_kind)99;
-    weft_fiber awaited = weft_spin(return_arg, NULL);
+    weft_fiber awaited = weft_spin(return_arg, NULL), foreign = 0;
     weft_await(awaited);
+    join_thread(start_thread(store_id_of_thread, &foreign));
     const struct {
         weft_clause clause;
         int error;
     } cases[] = {
         {weft_clause_recv(NULL), -EINVAL},
         {weft_clause_send(NULL, 1), -EINVAL},
-        {weft_clause_send(chan, -EIO), -EINVAL},
+        {weft_clause_send(full, -EIO), -EINVAL},
         {weft_clause_shift(NULL), -EINVAL},
         {weft_clause_recv(points_chan(ps)), -EINVAL},
         {weft_clause_send(points_chan(ps), 1), -EINVAL},
@@ -719,13 +441,13 @@ TEST(an_invalid_clause_is_refused_without_any_effect)
         {weft_clause_ended(0), -ESRCH},
         {weft_clause_ended(awaited), -ESRCH},
         {weft_clause_ended(weft_self()), -EDEADLK},
-        {weft_clause_ended(fiber_of_another_thread()), -EXDEV},
+        {weft_clause_ended(foreign), -EXDEV},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft_clause c[] = {weft_clause_recv(chan), weft_clause_time(0), cases[i].clause};
+        weft_clause c[] = {weft_clause_recv(full), weft_clause_time(0), cases[i].clause};
         ck_assert_int_eq(weft_select(c, 3), cases[i].error);
         ck_assert_int_eq(weft_try_select(c, 3), cases[i].error);
-        ck_assert_uint_eq(weft_chan_count(chan), 1);
+        ck_assert_uint_eq(weft_chan_count(full), 1);
         ck_assert_int_eq(c[0].value, 0);
     }
     ck_assert_int_eq(weft_select(NULL, 0), -EINVAL);
@@ -733,31 +455,48 @@ TEST(an_invalid_clause_is_refused_without_any_effect)
     ck_assert_int_eq(weft_try_select(&invalid, 0), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(select_parent, id_arg(weft_self()))), 1);
     points_free(ps);
-    weft_chan_free(chan);
 }
 
 TEST(the_error_message_names_the_invalid_clause)
 {
-    weft_clause c[] = {weft_clause_time(1), weft_clause_time(-1)};
-    ck_assert_int_eq(weft_select(c, 2), -EINVAL);
+    play({M, pick, -EINVAL, CLAUSES(weft_clause_time(1), weft_clause_time(-1))});
     ck_assert_error(-EINVAL, "weft_select: clause 1: seconds is negative or NaN");
 }
 
-static int select_in_deadlock(void)
+/* P80 */
+TEST_PROGRAM_PRINTS(a_select_that_no_event_can_end_is_reported, 0, "a select")
 {
-    weft_chan *chan = weft_chan_new(0);
     weft_clause c[] = {weft_clause_recv(chan), weft_clause_send(chan, 1), weft_clause_message(),
                        weft_clause_time(INFINITY)};
     int rc = weft_select(c, 4);
     bool has_left = !weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan);
-    weft_chan_free(chan);
+    free_objects();
     return rc == -EDEADLK && has_left ? 0 : 1;
 }
 
-/* P80 */
-TEST(a_select_that_no_event_can_end_is_reported)
+static weft_value exit_later(void *arg)
 {
-    const outcome *o = run_apart(select_in_deadlock);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "a select");
+    weft_sleep(0);
+    exit_here(3);
+    return 0;
+}
+
+/* Give the kernel time to complete an operation after the selecting fiber has ended. */
+static weft_value sleep_then_shield(void *arg)
+{
+    weft_value rc = weft_sleep(INFINITY);
+    WEFT_SHIELD(INFINITY) {
+        weft_sleep(0.002);
+    }
+    return rc;
+}
+
+TEST_PROGRAM(the_process_may_end_while_main_selects, 3, "")
+{
+    int fd[2];
+    weft_pipe(fd);
+    weft_spin(sleep_then_shield, NULL);
+    weft_spin(exit_later, NULL);
+    pick(CLAUSES(weft_clause_fd(fd[0], POLLIN), weft_clause_message(), weft_clause_time(1000)));
+    return 1;
 }

@@ -2,6 +2,7 @@
  * Fairness of select: equal chances of clauses, selects on both sides of a channel, and many fibers
  * with cancels.
  */
+#include "support/random.h"
 #include "support/suite.h"
 
 /* Return a full channel with this one value. */
@@ -258,14 +259,7 @@ typedef struct load {
     weft_value unsent[LOAD_VALUES]; /* values of cancelled senders */
     int unsent_count;
     int received; /* total number */
-    unsigned random;
 } load;
-
-static unsigned random_below_of(load *w, unsigned below)
-{
-    w->random = w->random * 1664525u + 1013904223u;
-    return (unsigned)((uint64_t)w->random * below >> 32);
-}
 
 /*
  * Select a send of *value or a receive on some of the channels. Return the result of weft_select.
@@ -274,7 +268,7 @@ static int select_some_chans(load *w, bool is_sender, weft_value *value)
 {
     weft_clause c[LOAD_CHANS];
     size_t n = 0;
-    for (unsigned i = random_below_of(w, 4); i < LOAD_CHANS; i += 1 + random_below_of(w, 4))
+    for (unsigned i = random_below(4); i < LOAD_CHANS; i += 1 + random_below(4))
         c[n++] = is_sender ? weft_clause_send(w->chans[i], *value) : weft_clause_recv(w->chans[i]);
     int i = weft_select(c, n);
     if (i >= 0)
@@ -324,9 +318,9 @@ static weft_fiber spin_load_fiber(load *w, int i)
 static void disturb_fibers(load *w, weft_fiber *f)
 {
     for (int i = 0; i < 20; i++)
-        weft_interrupt(f[random_below_of(w, LOAD_FIBERS)], -EINTR);
+        weft_interrupt(f[random_below(LOAD_FIBERS)], -EINTR);
     for (int i = 0; i < 5; i++) {
-        int k = (int)random_below_of(w, LOAD_FIBERS);
+        int k = (int)random_below(LOAD_FIBERS);
         weft_cancel(f[k]);
         weft_await(f[k]);
         f[k] = spin_load_fiber(w, k);
@@ -339,7 +333,8 @@ TEST(with_many_cancelled_fibers_no_value_is_lost_or_duplicated)
     for (unsigned seed = 1; seed <= 3; seed++) {
         static load w;
         static weft_fiber f[LOAD_FIBERS];
-        w = (load){.random = seed};
+        memset(&w, 0, sizeof w);
+        random_state = seed;
         for (int i = 0; i < LOAD_CHANS; i++)
             w.chans[i] = weft_chan_new((size_t)i % 3);
         for (int i = 0; i < LOAD_FIBERS; i++)

@@ -3,6 +3,7 @@
  * another clause wins, no token, event or signal is lost, even if its message is in flight.
  */
 #include "support/suite.h"
+#include "sync/select_steps.h"
 #include "sync/shared_support.h"
 
 #include <signal.h>
@@ -19,172 +20,12 @@ static void open_objects(void)
     sigaddset(&usr1, SIGUSR1);
 }
 
-/* The results of selects, for fibers that a test cancels. */
-typedef struct selector {
-    weft_clause clauses[4];
-    size_t n;
-    int chosen;
-} selector;
-
-static weft_value run_selector(void *arg)
+static void free_objects(void)
 {
-    selector *s = arg;
-    s->chosen = weft_select(s->clauses, s->n);
-    return s->chosen;
-}
-
-static weft_value wait_for_sem(void *arg)
-{
-    int rc = weft_sem_wait(&sem);
-    mark(arg);
-    return rc;
-}
-
-static weft_value wait_for_event(void *arg)
-{
-    (void)arg;
-    return weft_event_wait(&event);
-}
-
-static weft_value wait_for_usr1(void *arg)
-{
-    (void)arg;
-    return weft_wait_signal(&usr1);
-}
-
-static weft_value select_sem_and_mark(void *arg)
-{
-    weft_clause c[] = {weft_clause_recv(chan), weft_clause_sem(&sem)};
-    int rc = weft_select(c, 2);
-    mark(arg);
-    return rc;
-}
-
-/* Semaphores. */
-
-TEST(a_semaphore_clause_takes_a_token)
-{
-    open_objects();
-    weft_clause c[] = {weft_clause_recv(chan), weft_clause_sem(&sem)};
-    ck_assert_int_eq(weft_try_select(c, 2), -EAGAIN);
-    weft_sem_open(&sem, 2);
-    ck_assert_int_eq(weft_select(c, 2), 1);
-    ck_assert_int_eq(c[1].value, 0);
-    ck_assert_int_eq(weft_try_select(c, 2), 1);
-    ck_assert_uint_eq(weft_sem_count(&sem), 0);
-    selector s = {{weft_clause_sem(&sem)}, 1, 0};
-    weft_fiber f = spin_waiting(run_selector, &s);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_uint_eq(weft_sem_count(&sem), 0); /* the select has the token */
-    weft_cancel(f);                             /* too late */
-    (void)weft_await(f);
-    ck_assert_int_eq(s.chosen, 0);
-    ck_assert_int_eq(s.clauses[0].value, 0);
     weft_chan_free(chan);
 }
 
-TEST(selects_and_plain_waits_for_a_semaphore_are_served_in_order)
-{
-    open_objects();
-    weft_fiber f[] = {spin_waiting(select_sem_and_mark, "a"), spin_waiting(wait_for_sem, "b"),
-                      spin_waiting(select_sem_and_mark, "c"), spin_waiting(wait_for_sem, "d"),
-                      spin_waiting(select_sem_and_mark, "e")};
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(weft_sem_post(&sem), 0);
-    let_run();
-    ck_assert_trail("abc");
-    weft_cancel(f[3]);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    let_run();
-    ck_assert_trail("abcde");
-    ck_assert_int_eq(weft_await(f[4]), 1);
-    ck_assert_uint_eq(weft_sem_count(&sem), 0);
-    weft_chan_free(chan);
-}
-
-TEST(a_token_goes_to_the_next_waiter_if_another_clause_wins)
-{
-    open_objects();
-    weft_fiber first = spin_waiting(select_sem_and_mark, "a");
-    weft_fiber second = spin_waiting(wait_for_sem, "b");
-    ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_int_eq(weft_await(first), 0);
-    ck_assert_int_eq(weft_await(second), 0);
-    first = spin_waiting(select_sem_and_mark, "a");
-    ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_uint_eq(weft_sem_count(&sem), 1);
-    ck_assert_int_eq(weft_await(first), 0);
-    weft_chan_free(chan);
-}
-
-TEST(a_clause_may_occur_twice)
-{
-    open_objects();
-    selector s = {{weft_clause_sem(&sem), weft_clause_sem(&sem)}, 2, 0};
-    weft_fiber f = spin_waiting(run_selector, &s);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_uint_eq(weft_sem_count(&sem), 1);
-
-    selector e = {{weft_clause_event(&event), weft_clause_event(&event)}, 2, 0};
-    f = spin_waiting(run_selector, &e);
-    weft_fiber plain = spin_waiting(wait_for_event, NULL);
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_await(plain), 0);
-    ck_assert(!weft_event_is_set(&event));
-
-    selector g = {{weft_clause_signal(&usr1), weft_clause_signal(&usr1)}, 2, 0};
-    f = spin_waiting(run_selector, &g);
-    raise(SIGUSR1);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(g.clauses[0].value, SIGUSR1);
-    ck_assert_int_eq(weft_try_select(g.clauses, 2), -EAGAIN);
-    weft_chan_free(chan);
-}
-
-/* Events. */
-
-TEST(an_event_wakes_selects_and_plain_waits)
-{
-    weft_clause c = weft_clause_event(&event);
-    ck_assert_int_eq(weft_try_select(&c, 1), -EAGAIN);
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert_int_eq(weft_select(&c, 1), 0);
-    ck_assert_int_eq(c.value, 0);
-    ck_assert(!weft_event_is_set(&event));
-    selector s[2] = {{{c, weft_clause_never()}, 2, 0}, {{weft_clause_never(), c}, 2, 0}};
-    weft_fiber f[] = {spin_waiting(run_selector, &s[0]), spin_waiting(wait_for_event, NULL),
-                      spin_waiting(run_selector, &s[1])};
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert_int_eq(weft_await(f[0]), 0);
-    ck_assert_int_eq(weft_await(f[1]), 0);
-    ck_assert_int_eq(weft_await(f[2]), 1);
-    ck_assert(!weft_event_is_set(&event));
-}
-
-TEST(a_select_that_leads_the_waiters_of_an_event_may_leave)
-{
-    open_objects();
-    selector s = {
-        {weft_clause_event(&event), weft_clause_recv(chan), weft_clause_event(&event)}, 3, 0};
-    weft_fiber leader = spin_waiting(run_selector, &s);
-    weft_fiber plain = spin_waiting(wait_for_event, NULL);
-    ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-    ck_assert_int_eq(weft_await(leader), 1);
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert_int_eq(weft_await(plain), 0);
-    ck_assert(!weft_event_is_set(&event));
-    leader = spin_waiting(run_selector, &s);
-    weft_cancel(leader);
-    ck_assert_int_eq(weft_await(leader), -ECANCELED);
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert(weft_event_is_set(&event)); /* no fiber waits */
-    weft_chan_free(chan);
-}
+FIXTURE(open_objects, free_objects)
 
 static void *set_event_here(void *arg)
 {
@@ -192,72 +33,129 @@ static void *set_event_here(void *arg)
     return NULL;
 }
 
-/* Set the event in another thread. The message to this thread is then in flight. */
-static void set_event_in_thread(void)
+/* Dispatch signals that have arrived. Messages to this thread are then in flight. */
+static weft_value raise_in_flight(weft_value sig)
 {
-    join_thread(start_thread(set_event_here, &event));
+    sigset_t other;
+    sigemptyset(&other);
+    sigaddset(&other, SIGWINCH);
+    raise((int)sig);
+    weft_clause c = weft_clause_signal(&other);
+    ck_assert_int_eq(weft_try_select(&c, 1), -EAGAIN);
+    return 0;
 }
+
+STEP(put, weft_chan_try_send(chan, arg))
+STEP(open_sem, (weft_sem_open(&sem, (size_t)arg), 0))
+STEP(sem_wait_for, weft_sem_wait(&sem))
+STEP(post, weft_sem_post(&sem))
+STEP(tokens, weft_sem_count(&sem))
+STEP(event_wait, weft_event_wait(&event))
+STEP(set, weft_event_set(&event))
+STEP(is_set, weft_event_is_set(&event))
+STEP(clear, (weft_event_clear(&event), 0))
+/* Set the event in another thread. The message to this thread is then in flight. */
+STEP(set_in_flight, join_thread(start_thread(set_event_here, &event)))
+STEP(signal_wait, weft_wait_signal(&usr1))
+STEP(send_signal, raise((int)arg))
+
+#define RECV weft_clause_recv(chan)
+#define SEM weft_clause_sem(&sem)
+#define EVENT weft_clause_event(&event)
+#define SIGNAL weft_clause_signal(&usr1)
+
+/* Semaphores. */
+
+TEST(a_semaphore_clause_takes_a_token)
+{
+    selection s = {{SEM}, 1};
+    play({M, try_pick, -EAGAIN, CLAUSES(RECV, SEM)}, {M, open_sem, 0, 2},
+         {M, pick, CHOSE(1, 0), CLAUSES(RECV, SEM)}, {M, try_pick, CHOSE(1, 0), CLAUSES(RECV, SEM)},
+         {M, tokens, 0}, {A, pick, WAITS, (weft_value)&s}, {M, post},
+         {M, tokens, 0},                                /* the select has the token */
+         {M, cancel, 0, A}, {A, returns, CHOSE(0, 0)}); /* too late */
+}
+
+TEST(selects_and_plain_waits_for_a_semaphore_are_served_in_order)
+{
+    play({A, pick, WAITS, CLAUSES(RECV, SEM)}, {B, sem_wait_for, WAITS},
+         {C, pick, WAITS, CLAUSES(RECV, SEM)}, {D, sem_wait_for, WAITS},
+         {E, pick, WAITS, CLAUSES(RECV, SEM)}, {M, post}, {A, returns, CHOSE(1, 0)},
+         {B, returns, WAITS}, {M, post}, {M, post}, {B, returns, 0}, {C, returns, CHOSE(1, 0)},
+         {D, returns, WAITS}, {M, cancel, 0, D}, {M, post}, {D, returns, -ECANCELED},
+         {E, returns, CHOSE(1, 0)}, {M, tokens, 0});
+}
+
+TEST(a_token_goes_to_the_next_waiter_if_another_clause_wins)
+{
+    play({A, pick, WAITS, CLAUSES(RECV, SEM)}, {B, sem_wait_for, WAITS}, {M, put, 0, 1}, {M, post},
+         {A, returns, CHOSE(0, 1)}, {B, returns, 0}, {A, pick, WAITS, CLAUSES(RECV, SEM)},
+         {M, put, 0, 1}, {M, post}, {M, tokens, 1}, {A, returns, CHOSE(0, 1)});
+}
+
+TEST(a_clause_may_occur_twice)
+{
+    play({A, pick, WAITS, CLAUSES(SEM, SEM)}, {M, post}, {A, returns, CHOSE(0, 0)}, {M, post},
+         {M, tokens, 1});
+    play({A, pick, WAITS, CLAUSES(EVENT, EVENT)}, {B, event_wait, WAITS}, {M, set},
+         {A, returns, CHOSE(0, 0)}, {B, returns, 0}, {M, is_set, false});
+    play({A, pick, WAITS, CLAUSES(SIGNAL, SIGNAL)}, {M, raise_in_flight, 0, SIGUSR1},
+         {A, returns, CHOSE(0, SIGUSR1)}, {M, try_pick, -EAGAIN, CLAUSES(SIGNAL, SIGNAL)});
+}
+
+/* Events. */
+
+TEST(an_event_wakes_selects_and_plain_waits)
+{
+    play({M, try_pick, -EAGAIN, CLAUSES(EVENT)}, {M, set}, {M, pick, CHOSE(0, 0), CLAUSES(EVENT)},
+         {M, is_set, false}, {A, pick, WAITS, CLAUSES(EVENT, RECV)}, {B, event_wait, WAITS},
+         {C, pick, WAITS, CLAUSES(RECV, EVENT)}, {M, set}, {A, returns, CHOSE(0, 0)},
+         {B, returns, 0}, {C, returns, CHOSE(1, 0)}, {M, is_set, false});
+}
+
+TEST(a_select_that_leads_the_waiters_of_an_event_may_leave)
+{
+    play({A, pick, WAITS, CLAUSES(EVENT, RECV, EVENT)}, {B, event_wait, WAITS}, {M, put, 0, 1},
+         {A, returns, CHOSE(1, 1)}, {M, set}, {B, returns, 0}, {M, is_set, false},
+         {A, pick, WAITS, CLAUSES(EVENT, RECV, EVENT)}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
+         {M, set}, {M, is_set, true}); /* no fiber waits */
+}
+
+FIBER(pick_in_fiber, pick((weft_value)arg))
 
 TEST(another_thread_sets_the_event_of_a_select)
 {
-    open_objects();
-    selector s = {{weft_clause_recv(chan), weft_clause_event(&event)}, 2, 0};
-    weft_fiber f = spin_waiting(run_selector, &s);
+    weft_fiber f = spin_waiting(pick_in_fiber, (void *)CLAUSES(RECV, EVENT));
     pthread_t thread = start_thread(set_event_here, &event);
-    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_int_eq(weft_await(f), CHOSE(1, 0));
     join_thread(thread);
     ck_assert(!weft_event_is_set(&event));
-    weft_chan_free(chan);
 }
 
-TEST(an_event_in_flight_remains_set_if_another_clause_wins)
+TEST(an_event_in_flight_remains_set_if_other_clauses_win)
 {
-    open_objects();
-    selector s[2] = {
-        {{weft_clause_recv(chan), weft_clause_event(&event), weft_clause_event(&event)}, 3, 0}};
-    s[1] = s[0];
-    weft_fiber f[] = {spin_waiting(run_selector, &s[0]), spin_waiting(run_selector, &s[1])};
-    set_event_in_thread();
-    ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-    ck_assert_int_eq(weft_chan_try_send(chan, 2), 0);
-    ck_assert(!weft_event_is_set(&event));
-    ck_assert_int_eq(weft_await(f[0]), 0);
-    ck_assert_int_eq(weft_await(f[1]), 0);
-    ck_assert(weft_event_is_set(&event));
-    weft_event_clear(&event);
-    ck_assert(!weft_event_is_set(&event)); /* once */
-    weft_chan_free(chan);
+    play({A, pick, WAITS, CLAUSES(RECV, EVENT, EVENT)},
+         {B, pick, WAITS, CLAUSES(RECV, EVENT, EVENT)}, {M, set_in_flight}, {M, put, 0, 1},
+         {M, put, 0, 2}, {M, is_set, false}, {A, returns, CHOSE(0, 1)}, {B, returns, CHOSE(0, 2)},
+         {M, is_set, true}, {M, clear}, {M, is_set, false}); /* once */
 }
 
 TEST(an_event_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
 {
-    open_objects();
-    selector s = {{weft_clause_recv(chan), weft_clause_event(&event)}, 2, 0};
-    weft_fiber f = spin_waiting(run_selector, &s), plain = spin_waiting(wait_for_event, NULL);
-    set_event_in_thread();
-    ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_await(plain), 0);
-    ck_assert(!weft_event_is_set(&event));
-    weft_chan_free(chan);
+    play({A, pick, WAITS, CLAUSES(RECV, EVENT)}, {B, event_wait, WAITS}, {M, set_in_flight},
+         {M, put, 0, 1}, {A, returns, CHOSE(0, 1)}, {B, returns, 0}, {M, is_set, false});
 }
 
 TEST(an_event_in_flight_remains_set_if_the_select_is_cancelled)
 {
-    open_objects();
-    selector s = {{weft_clause_recv(chan), weft_clause_event(&event)}, 2, 0};
-    weft_fiber f = spin_waiting(run_selector, &s);
-    set_event_in_thread();
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(s.chosen, -ECANCELED);
-    ck_assert(weft_event_is_set(&event));
-    weft_chan_free(chan);
+    play({A, pick, WAITS, CLAUSES(RECV, EVENT)}, {M, set_in_flight}, {M, cancel, 0, A},
+         {A, returns, -ECANCELED}, {M, is_set, true});
 }
+
+FIBER(wait_for_event, weft_event_wait(&event))
 
 static weft_value wait_in_other_cord(void *arg)
 {
-    (void)arg;
     weft_fiber f = weft_spin(wait_for_event, NULL);
     weft_snooze();
     reach_stage(1);
@@ -266,160 +164,87 @@ static weft_value wait_in_other_cord(void *arg)
 
 TEST(a_select_fails_if_another_thread_waits_for_its_event)
 {
-    open_objects();
-    reach_stage(0);
     weft_cord other = start_cord(wait_in_other_cord, NULL);
     wait_for_stage(1);
     weft_event mine = {{0}};
-    weft_clause c[] = {weft_clause_event(&mine), weft_clause_event(&event), weft_clause_recv(chan)};
-    ck_assert_int_eq(weft_select(c, 3), -EXDEV);
+    play({M, pick, -EXDEV, CLAUSES(weft_clause_event(&mine), EVENT, RECV)});
     ck_assert_error(-EXDEV, "weft_select: a fiber of another thread waits for the event");
     ck_assert_int_eq(weft_event_set(&mine), 0);
     ck_assert(weft_event_is_set(&mine)); /* the select has left */
     ck_assert_int_eq(weft_event_set(&event), 0);
     ck_assert_int_eq(weft_cord_join(other), 0);
-    weft_chan_free(chan);
 }
 
 /* Signals. */
 
-/* Dispatch signals that have arrived. Messages to this thread are then in flight. */
-static void raise_in_flight(int sig)
-{
-    sigset_t other;
-    sigemptyset(&other);
-    sigaddset(&other, SIGWINCH);
-    raise(sig);
-    weft_clause c = weft_clause_signal(&other);
-    ck_assert_int_eq(weft_try_select(&c, 1), -EAGAIN);
-}
-
-static int try_usr1(void)
-{
-    weft_clause c = weft_clause_signal(&usr1);
-    int rc = weft_try_select(&c, 1);
-    return rc < 0 ? rc : (int)c.value;
-}
-
 TEST(a_signal_wakes_selects_and_plain_waits)
 {
-    open_objects();
-    ck_assert_int_eq(try_usr1(), -EAGAIN); /* catches the signal from now on */
+    play({M, try_pick, -EAGAIN, CLAUSES(SIGNAL)}, /* catches the signal from now on */
+         {M, send_signal, 0, SIGUSR1}, {M, pick, CHOSE(0, SIGUSR1), CLAUSES(SIGNAL)},
+         {A, pick, WAITS, CLAUSES(SIGNAL, RECV)}, {B, signal_wait, WAITS});
+    weft_fiber f = spin_waiting(pick_in_fiber, (void *)CLAUSES(RECV, SIGNAL));
     raise(SIGUSR1);
-    weft_clause c = weft_clause_signal(&usr1);
-    ck_assert_int_eq(weft_select(&c, 1), 0);
-    ck_assert_int_eq(c.value, SIGUSR1);
-    selector s[2] = {{{c, weft_clause_recv(chan)}, 2, 0}, {{weft_clause_recv(chan), c}, 2, 0}};
-    weft_fiber f[] = {spin_waiting(run_selector, &s[0]), spin_waiting(wait_for_usr1, NULL),
-                      spin_waiting(run_selector, &s[1])};
-    raise(SIGUSR1);
-    ck_assert_int_eq(weft_await(f[0]), 0);
-    ck_assert_int_eq(weft_await(f[1]), SIGUSR1);
-    ck_assert_int_eq(weft_await(f[2]), 1);
-    ck_assert_int_eq(s[1].clauses[1].value, SIGUSR1);
-    ck_assert_int_eq(try_usr1(), -EAGAIN);
-    weft_chan_free(chan);
-}
-
-static weft_value count_signal(void *arg)
-{
-    return increment_int(arg);
+    ck_assert_int_eq(weft_await(f), CHOSE(1, SIGUSR1));
+    play({A, returns, CHOSE(0, SIGUSR1)}, {B, returns, SIGUSR1},
+         {M, try_pick, -EAGAIN, CLAUSES(SIGNAL)});
 }
 
 TEST(a_signal_in_flight_is_stored_once_if_other_clauses_win)
 {
-    open_objects();
     int handled = 0;
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, count_signal, &handled), 0);
-    selector s[2] = {{{weft_clause_recv(chan), weft_clause_signal(&usr1)}, 2, 0}};
-    s[1] = s[0];
-    weft_fiber f[] = {spin_waiting(run_selector, &s[0]), spin_waiting(run_selector, &s[1])};
-    raise_in_flight(SIGUSR1);
-    ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-    ck_assert_int_eq(weft_chan_try_send(chan, 2), 0);
-    ck_assert_int_eq(weft_await(f[0]), 0);
-    ck_assert_int_eq(weft_await(f[1]), 0);
-    ck_assert_int_eq(weft_wait_signal(&usr1), SIGUSR1);
-    ck_assert_int_eq(try_usr1(), -EAGAIN);
-    let_run();
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, increment_int, &handled), 0);
+    play({A, pick, WAITS, CLAUSES(RECV, SIGNAL)}, {B, pick, WAITS, CLAUSES(RECV, SIGNAL)},
+         {M, raise_in_flight, 0, SIGUSR1}, {M, put, 0, 1}, {M, put, 0, 2},
+         {A, returns, CHOSE(0, 1)}, {B, returns, CHOSE(0, 2)}, {M, signal_wait, SIGUSR1},
+         {M, try_pick, -EAGAIN, CLAUSES(SIGNAL)}, {M, run});
     ck_assert_int_eq(handled, 1);
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
-    weft_chan_free(chan);
 }
 
 TEST(a_signal_in_flight_goes_to_the_other_waiters_if_another_clause_wins)
 {
-    open_objects();
-    for (int is_first = 0; is_first < 2; is_first++) {
-        selector s = {{weft_clause_recv(chan), weft_clause_signal(&usr1)}, 2, 0};
-        weft_fiber plain = is_first ? 0 : spin_waiting(wait_for_usr1, NULL);
-        weft_fiber f = spin_waiting(run_selector, &s);
-        plain = is_first ? spin_waiting(wait_for_usr1, NULL) : plain;
-        raise_in_flight(SIGUSR1);
-        ck_assert_int_eq(weft_chan_try_send(chan, 1), 0);
-        ck_assert_int_eq(weft_await(f), 0);
-        ck_assert_int_eq(weft_await(plain), SIGUSR1);
-        let_run();
-        ck_assert_int_eq(try_usr1(), -EAGAIN);
+    for (int plain = A; plain <= C; plain += 2) { /* before and after the select in the queue */
+        selection s = {{RECV, SIGNAL}, 2};
+        if (plain == A)
+            play({A, signal_wait, WAITS});
+        play({B, pick, WAITS, (weft_value)&s});
+        if (plain == C)
+            play({C, signal_wait, WAITS});
+        play({M, raise_in_flight, 0, SIGUSR1}, {M, put, 0, 1}, {B, returns, CHOSE(0, 1)},
+             {plain, returns, SIGUSR1}, {M, try_pick, -EAGAIN, CLAUSES(SIGNAL)});
     }
-    weft_chan_free(chan);
 }
 
 TEST(a_signal_in_flight_is_stored_if_the_select_is_cancelled)
 {
-    open_objects();
-    selector s = {{weft_clause_recv(chan), weft_clause_signal(&usr1)}, 2, 0};
-    weft_fiber f = spin_waiting(run_selector, &s);
-    raise_in_flight(SIGUSR1);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(weft_wait_signal(&usr1), SIGUSR1);
-    weft_chan_free(chan);
-}
-
-static weft_value select_until_cancelled(void *arg)
-{
-    (void)arg;
-    weft_clause c[] = {weft_clause_sem(&sem), weft_clause_event(&event), weft_clause_signal(&usr1)};
-    return weft_select(c, 3);
+    play({A, pick, WAITS, CLAUSES(RECV, SIGNAL)}, {M, raise_in_flight, 0, SIGUSR1},
+         {M, cancel, 0, A}, {A, returns, -ECANCELED}, {M, signal_wait, SIGUSR1});
 }
 
 /* All three. */
 
 TEST(a_cancelled_select_takes_nothing)
 {
-    open_objects();
-    weft_fiber f = spin_waiting(select_until_cancelled, NULL);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    f = spin_waiting(select_until_cancelled, NULL);
-    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
-    ck_assert_int_eq(weft_await(f), -EINTR);
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        ck_assert_int_eq(select_until_cancelled(NULL), -ECANCELED);
+        play({M, pick, -ECANCELED, CLAUSES(SEM, EVENT, SIGNAL)});
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_uint_eq(weft_sem_count(&sem), 1);
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    ck_assert(weft_event_is_set(&event));
-    raise(SIGUSR1);
-    ck_assert_int_eq(try_usr1(), SIGUSR1);
-    weft_chan_free(chan);
+    play({A, pick, WAITS, CLAUSES(SEM, EVENT, SIGNAL)}, {M, interrupt, 0, A}, {A, returns, -EINTR},
+         {A, pick, WAITS, CLAUSES(SEM, EVENT, SIGNAL)}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
+         {M, post}, {M, tokens, 1}, {M, set}, {M, is_set, true}, {M, send_signal, 0, SIGUSR1},
+         {M, try_pick, CHOSE(0, SIGUSR1), CLAUSES(SIGNAL)});
 }
 
 TEST(a_select_chooses_among_ready_objects_at_random)
 {
-    open_objects();
     int chosen[3] = {0};
-    ck_assert_int_eq(try_usr1(), -EAGAIN);
+    play({M, try_pick, -EAGAIN, CLAUSES(SIGNAL)});
     for (int i = 0; i < 300; i++) {
         weft_sem_open(&sem, 1);
         weft_event_set(&event);
         raise(SIGUSR1);
-        weft_clause c[] = {weft_clause_sem(&sem), weft_clause_event(&event),
-                           weft_clause_signal(&usr1)};
+        weft_clause c[] = {SEM, EVENT, SIGNAL};
         int rc = weft_select(c, 3);
         ck_assert(rc >= 0 && rc < 3);
         chosen[rc]++;
@@ -427,36 +252,27 @@ TEST(a_select_chooses_among_ready_objects_at_random)
         ck_assert_int_eq(weft_event_is_set(&event), rc != 1);
     }
     ck_assert(chosen[0] > 0 && chosen[1] > 0 && chosen[2] > 0);
-    weft_chan_free(chan);
+}
+
+static void assert_refused(weft_clause clause, const char *reason)
+{
+    char message[128];
+    snprintf(message, sizeof message, "weft_select: clause 1: the %s", reason);
+    play({M, pick, -EINVAL, CLAUSES(RECV, clause)});
+    ck_assert_error(-EINVAL, message);
 }
 
 TEST(invalid_clauses_are_refused)
 {
-    open_objects();
-    sigset_t empty, kill;
+    sigset_t empty, uncatchable;
     sigemptyset(&empty);
-    sigemptyset(&kill);
-    sigaddset(&kill, SIGKILL);
-    const struct {
-        weft_clause clause;
-        const char *message;
-    } cases[] = {
-        {weft_clause_sem(NULL),
-         "weft_select: clause 1: the semaphore, the event or the set is NULL"},
-        {weft_clause_event(NULL),
-         "weft_select: clause 1: the semaphore, the event or the set is NULL"},
-        {weft_clause_signal(NULL),
-         "weft_select: clause 1: the semaphore, the event or the set is NULL"},
-        {weft_clause_signal(&empty), "weft_select: clause 1: the set is empty"},
-        {weft_clause_signal(&kill),
-         "weft_select: clause 1: the set contains a signal that cannot be caught"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft_clause c[] = {weft_clause_recv(chan), cases[i].clause};
-        ck_assert_int_eq(weft_select(c, 2), -EINVAL);
-        ck_assert_error(-EINVAL, cases[i].message);
-    }
-    weft_chan_free(chan);
+    sigemptyset(&uncatchable);
+    sigaddset(&uncatchable, SIGKILL);
+    assert_refused(weft_clause_sem(NULL), "semaphore, the event or the set is NULL");
+    assert_refused(weft_clause_event(NULL), "semaphore, the event or the set is NULL");
+    assert_refused(weft_clause_signal(NULL), "semaphore, the event or the set is NULL");
+    assert_refused(weft_clause_signal(&empty), "set is empty");
+    assert_refused(weft_clause_signal(&uncatchable), "set contains a signal that cannot be caught");
 }
 
 /* Selects that other threads wake: by a shared channel, by the event, or both. */
@@ -467,7 +283,6 @@ static weft_chan *shared;
 
 static weft_value send_and_set(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < ROUNDS; i++) {
         ck_assert_int_eq(weft_event_set(&event), 0);
         ck_assert_int_eq(weft_chan_send(shared, i), 0);
@@ -476,42 +291,31 @@ static weft_value send_and_set(void *arg)
     return 0;
 }
 
+/* Post *arg tokens, or until cancelled. */
 static weft_value post_tokens(void *arg)
 {
-    (void)arg;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int n = *(int *)arg; n != 0; n--) {
         ck_assert_int_eq(weft_sem_post(&sem), 0);
-        ck_assert_int_eq(weft_snooze(), 0);
+        if (weft_snooze() < 0)
+            break;
     }
     return 0;
 }
 
-typedef struct totals {
-    int values, tokens, events;
-    bool is_closed;
-} totals;
+/* How often select_all chose the semaphore, the event, the channel and the time. */
+static int chosen_in_all[4];
+static bool is_closed;
 
 static weft_value select_all(void *arg)
 {
-    totals *t = arg;
-    while (!t->is_closed || t->tokens < ROUNDS) {
-        weft_clause c[] = {weft_clause_sem(&sem), weft_clause_event(&event),
-                           t->is_closed ? weft_clause_never() : weft_clause_recv(shared),
+    while (!is_closed || chosen_in_all[0] < ROUNDS) {
+        weft_clause c[] = {SEM, EVENT, is_closed ? weft_clause_never() : weft_clause_recv(shared),
                            weft_clause_time(1e-3)};
-        switch (weft_select(c, 4)) {
-        case 0:
-            t->tokens++;
-            break;
-        case 1:
-            t->events++;
-            break;
-        case 2:
-            t->is_closed |= c[2].value == -EPIPE;
-            t->values += c[2].value != -EPIPE;
-            break;
-        default:
-            break;
-        }
+        int rc = weft_select(c, 4);
+        ck_assert_int_ge(rc, 0);
+        bool is_end = rc == 2 && c[2].value == -EPIPE;
+        is_closed |= is_end;
+        chosen_in_all[rc] += !is_end;
     }
     return 0;
 }
@@ -519,20 +323,17 @@ static weft_value select_all(void *arg)
 TEST(tokens_and_values_of_several_threads_are_taken_once)
 {
     shared = weft_chan_new_shared(1);
-    totals t = {0};
-    weft_fiber f[3];
     weft_cord other = start_cord(send_and_set, NULL);
+    int tokens_posted = ROUNDS;
+    weft_fiber f[4];
     for (size_t i = 0; i < COUNT_OF(f); i++)
-        f[i] = weft_spin(select_all, &t);
-    weft_fiber poster = weft_spin(post_tokens, NULL);
-    ck_assert_int_eq(weft_await(poster), 0);
-    for (size_t i = 0; i < COUNT_OF(f); i++)
-        ck_assert_int_eq(weft_await(f[i]), 0);
+        f[i] = weft_spin(i == 0 ? post_tokens : select_all, &tokens_posted);
+    ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
     ck_assert_int_eq(weft_cord_join(other), 0);
-    ck_assert_int_eq(t.values, ROUNDS);
-    ck_assert_int_eq(t.tokens, ROUNDS);
+    ck_assert_int_eq(chosen_in_all[0], ROUNDS);
+    ck_assert_int_gt(chosen_in_all[1], 0);
+    ck_assert_int_eq(chosen_in_all[2], ROUNDS);
     ck_assert_uint_eq(weft_sem_count(&sem), 0);
-    ck_assert_int_gt(t.events, 0);
     weft_chan_free(shared);
 }
 
@@ -545,7 +346,6 @@ static weft_event answer;
 
 static weft_value ping(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < ROUNDS; i++) {
         ck_assert_int_eq(weft_event_set(&event), 0);
         ck_assert_int_eq(weft_event_wait(&answer), 0);
@@ -553,22 +353,12 @@ static weft_value ping(void *arg)
     return 0;
 }
 
-static weft_value post_until_cancelled(void *arg)
-{
-    (void)arg;
-    int rc;
-    do
-        weft_sem_post(&sem);
-    while ((rc = weft_snooze()) == 0);
-    return rc;
-}
-
 TEST(no_event_of_another_thread_is_lost_to_another_clause)
 {
     weft_cord other = start_cord(ping, NULL);
-    weft_fiber poster = weft_spin(post_until_cancelled, NULL);
+    weft_fiber poster = weft_spin(post_tokens, &(int){-1});
     for (int answered = 0; answered < ROUNDS;) {
-        weft_clause c[] = {weft_clause_sem(&sem), weft_clause_event(&event)};
+        weft_clause c[] = {SEM, EVENT};
         int rc = weft_select(c, 2);
         ck_assert(rc == 0 || rc == 1);
         if (rc == 1) {
@@ -576,7 +366,6 @@ TEST(no_event_of_another_thread_is_lost_to_another_clause)
             ck_assert_int_eq(weft_event_set(&answer), 0);
         }
     }
-    weft_cancel(poster);
-    (void)weft_await(poster);
+    cancel_and_await(poster);
     ck_assert_int_eq(weft_cord_join(other), 0);
 }

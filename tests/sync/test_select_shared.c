@@ -30,7 +30,6 @@ static weft_value encode_choice(int chosen, const weft_clause *c)
 
 static weft_value recv_either(void *arg)
 {
-    (void)arg;
     weft_clause c[] = {weft_clause_recv(local), weft_clause_recv(shared)};
     return encode_choice(weft_select(c, 2), c);
 }
@@ -75,76 +74,21 @@ TEST(a_select_is_woken_by_another_thread_on_either_side)
     }
 }
 
-TEST(closing_or_freeing_a_channel_ends_selects_in_other_threads)
+TEST_LOOP(closing_or_freeing_a_channel_ends_selects_in_other_threads, 2)
 {
-    for (int is_freed = 0; is_freed < 2; is_freed++) {
-        open_channels(0);
-        weft_cord other = start_cord(select_with_local, (void *)recv_either);
-        wait_for_stage(1);
-        if (!is_freed)
-            weft_chan_close(shared);
-        else
-            weft_chan_free(shared);
-        ck_assert_int_eq(weft_cord_join(other), 1000 - EPIPE);
-        if (!is_freed)
-            assert_idle_then_free();
-    }
-}
-
-/*
- * Another thread wakes the select. Other clauses become ready before its own thread handles the
- * remote message.
- */
-
-static weft_value select_everything(void *arg)
-{
-    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(local), weft_clause_message(),
-                       weft_clause_ended(arg_id(arg)), weft_clause_send(shared, 99)};
-    return encode_choice(weft_select(c, COUNT_OF(c)), c);
-}
-
-static weft_value end_when_scheduled(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
-}
-
-static weft_value complete_after_remote_wake(void *arg)
-{
-    local = weft_chan_new(0);
-    weft_fiber ending = spin_and_run(end_when_scheduled, NULL);
-    weft_fiber f = spin_and_run(select_everything, id_arg(ending));
-    reach_stage(1);
-    wait_for_stage(2);
-    ck_assert_int_eq(weft_chan_try_send(local, 5), -EAGAIN);
-    ck_assert_int_eq(weft_tell(f, 6), 0);
-    ck_assert_int_eq(weft_mailbox_count(f), 1);
-    if (arg != NULL)
-        weft_interrupt(f, -EINTR);
-    ck_assert_int_eq(weft_schedule(ending, 44), 0);
-    weft_value value = weft_await(f);
-    ck_assert_int_eq(weft_await(ending), 44);
-    weft_chan_free(local);
-    return value;
-}
-
-TEST(once_another_thread_has_woken_a_select_no_other_clause_can_win)
-{
-    for (int i = 0; i < 4; i++) {
-        open_channels(0);
-        weft_cord other = start_cord(complete_after_remote_wake, as_arg(i / 2));
-        wait_for_stage(1);
-        if (i % 2 == 0)
-            ck_assert_int_eq(weft_chan_try_send(shared, 33), 0);
-        else
-            ck_assert_int_eq(weft_chan_try_recv(shared), 99);
-        reach_stage(2);
-        ck_assert_int_eq(weft_cord_join(other), i % 2 == 0 ? 33 : 4000);
+    open_channels(0);
+    weft_cord other = start_cord(select_with_local, (void *)recv_either);
+    wait_for_stage(1);
+    if (_i == 0)
+        weft_chan_close(shared);
+    else
+        weft_chan_free(shared);
+    ck_assert_int_eq(weft_cord_join(other), 1000 - EPIPE);
+    if (_i == 0)
         assert_idle_then_free();
-    }
 }
 
-/* The event with which the select's own thread ends it first. */
+/* A select on everything, and the event with which its own thread ends it first. */
 typedef enum local_event {
     BY_CHANNEL,
     BY_MESSAGE,
@@ -154,49 +98,123 @@ typedef enum local_event {
     EVENTS
 } local_event;
 
-static weft_value complete_in_own_thread(void *arg)
+static weft_fiber ending, selecting;
+
+static weft_value select_everything(void *arg)
+{
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(local), weft_clause_message(),
+                       weft_clause_ended(ending), weft_clause_send(shared, 99)};
+    return encode_choice(weft_select(c, COUNT_OF(c)), c);
+}
+
+static void spin_everything(weft_fn *fn)
 {
     local = weft_chan_new(0);
-    weft_fiber ending = spin_and_run(end_when_scheduled, NULL);
-    weft_fiber f = spin_and_run(select_everything, id_arg(ending));
+    ending = spin_and_run(suspend, NULL);
+    selecting = spin_and_run(fn, NULL);
+}
+
+static weft_event event;
+static weft_value chosen_value = -EBUSY;
+static int next_result;
+
+/* Select on everything, then on the event. */
+static weft_value select_twice(void *arg)
+{
+    chosen_value = select_everything(arg);
+    weft_clause c = weft_clause_event(&event);
+    next_result = weft_select(&c, 1);
+    return 0;
+}
+
+static void *set_event(void *arg)
+{
+    ck_assert_int_eq(weft_event_set(&event), 0);
+    return arg;
+}
+
+/* Cancel the second select while the message of a thread is in flight. No interrupt is left. */
+static void cancel_second_select(void)
+{
+    while (chosen_value == -EBUSY)
+        weft_sleep(0);
+    let_run();
+    join_thread(start_thread(set_event, NULL));
+    ck_assert_int_eq(cancel_and_await(selecting), -ECANCELED);
+    ck_assert_int_eq(next_result, -ECANCELED);
+}
+
+/* Other clauses become ready before this thread handles the message of the other thread. */
+static weft_value complete_after_remote_wake(void *arg)
+{
+    spin_everything(select_twice);
+    reach_stage(1);
+    wait_for_stage(2);
+    ck_assert_int_eq(weft_chan_try_send(local, 5), -EAGAIN);
+    ck_assert_int_eq(weft_tell(selecting, 6), 0);
+    ck_assert_int_eq(weft_mailbox_count(selecting), 1);
+    if (arg != NULL)
+        weft_interrupt(selecting, -EINTR);
+    ck_assert_int_eq(weft_schedule(ending, 44), 0);
+    cancel_second_select();
+    ck_assert_int_eq(weft_await(ending), 44);
+    weft_chan_free(local);
+    return chosen_value;
+}
+
+TEST_LOOP(once_another_thread_has_woken_a_select_no_other_clause_can_win, 4)
+{
+    open_channels(0);
+    weft_cord other = start_cord(complete_after_remote_wake, as_arg(_i / 2));
+    wait_for_stage(1);
+    if (_i % 2 == 0)
+        ck_assert_int_eq(weft_chan_try_send(shared, 33), 0);
+    else
+        ck_assert_int_eq(weft_chan_try_recv(shared), 99);
+    reach_stage(2);
+    ck_assert_int_eq(weft_cord_join(other), _i % 2 == 0 ? 33 : 4000);
+    assert_idle_then_free();
+}
+
+static weft_value complete_in_own_thread(void *arg)
+{
+    spin_everything(select_everything);
     switch ((local_event)(weft_value)arg) {
     case BY_CHANNEL:
         ck_assert_int_eq(weft_chan_send(local, 5), 0);
         break;
     case BY_MESSAGE:
-        ck_assert_int_eq(weft_tell(f, 6), 0);
+        ck_assert_int_eq(weft_tell(selecting, 6), 0);
         break;
     case BY_END:
         weft_cancel(ending);
         let_run();
         break;
     case BY_INTERRUPT:
-        ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
+        ck_assert_int_eq(weft_interrupt(selecting, -EINTR), 0);
         break;
     default:
-        weft_cancel(f);
+        weft_cancel(selecting);
     }
-    reach_stage(1); /* it has not run yet */
+    reach_stage(1); /* the select has not run yet */
     wait_for_stage(2);
-    weft_value value = weft_await(f);
+    weft_value value = weft_await(selecting);
     weft_chan_free(local);
     weft_cancel(ending);
     return value;
 }
 
-TEST(once_its_own_thread_has_woken_a_select_other_threads_cannot)
+TEST_LOOP(once_its_own_thread_has_woken_a_select_other_threads_cannot, EVENTS)
 {
     static const weft_value expected[] = {1005, 2006, 3000 - ECANCELED, -EINTR, -ECANCELED};
-    for (int i = 0; i < EVENTS; i++) {
-        open_channels(0);
-        weft_cord other = start_cord(complete_in_own_thread, as_arg(i));
-        wait_for_stage(1);
-        ck_assert_int_eq(weft_chan_try_send(shared, 33), -EAGAIN);
-        ck_assert_int_eq(weft_chan_try_recv(shared), -EAGAIN);
-        reach_stage(2);
-        ck_assert_int_eq(weft_cord_join(other), expected[i]);
-        assert_idle_then_free();
-    }
+    open_channels(0);
+    weft_cord other = start_cord(complete_in_own_thread, as_arg(_i));
+    wait_for_stage(1);
+    ck_assert_int_eq(weft_chan_try_send(shared, 33), -EAGAIN);
+    ck_assert_int_eq(weft_chan_try_recv(shared), -EAGAIN);
+    reach_stage(2);
+    ck_assert_int_eq(weft_cord_join(other), expected[_i]);
+    assert_idle_then_free();
 }
 
 /* Two selects, each with a channel of its own thread besides the rendezvous. */
@@ -227,7 +245,6 @@ TEST(two_selects_of_different_threads_meet_in_a_rendezvous)
 
 static weft_value select_with_time_and_pipe(void *arg)
 {
-    (void)arg;
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_clause c[] = {weft_clause_recv(shared), weft_clause_time(INFINITY),
@@ -251,7 +268,6 @@ TEST(a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread)
 
 static weft_value select_briefly(void *arg)
 {
-    (void)arg;
     weft_clause c[] = {weft_clause_recv(shared), weft_clause_time(1e-4)};
     return encode_choice(weft_select(c, 2), c);
 }
@@ -270,7 +286,6 @@ static bool is_woken;
 
 static weft_value end_process(void *arg)
 {
-    (void)arg;
     reach_stage(1);
     wait_for_stage(2);
     exit_here(3);
@@ -279,7 +294,6 @@ static weft_value end_process(void *arg)
 
 static weft_value wake_then_check(void *arg)
 {
-    (void)arg;
     wait_for_stage(1);
     if (is_woken && weft_chan_try_send(shared, 1) != 0)
         _exit(4);
@@ -316,18 +330,12 @@ TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter)
 #define ROUNDS 600
 
 static weft_chan *chans[CHANNELS];
-static atomic_llong sent, received, sum_sent, sum_received;
+static atomic_llong in_transit, sum_in_transit, sent; /* sent minus received; all sent */
 
-static void count_sent(weft_value value)
+static void count_value(int direction, weft_value value)
 {
-    atomic_fetch_add(&sent, 1);
-    atomic_fetch_add(&sum_sent, value);
-}
-
-static void count_received(weft_value value)
-{
-    atomic_fetch_add(&received, 1);
-    atomic_fetch_add(&sum_received, value);
+    atomic_fetch_add(&in_transit, direction);
+    atomic_fetch_add(&sum_in_transit, direction * value);
 }
 
 /* Fill c with random clauses, one on a channel of this thread and one with a short timeout. */
@@ -360,9 +368,11 @@ static weft_value select_at_random(void *arg)
         int chosen = weft_select(c, n);
         ck_assert_int_ge(chosen, 0);
         if (c[chosen].kind == WEFT_CLAUSE_RECV)
-            count_received(c[chosen].value);
-        else if (c[chosen].kind == WEFT_CLAUSE_SEND && c[chosen].value == 0)
-            count_sent(value);
+            count_value(-1, c[chosen].value);
+        if (c[chosen].kind == WEFT_CLAUSE_SEND && c[chosen].value == 0) {
+            count_value(1, value);
+            atomic_fetch_add(&sent, 1);
+        }
     }
     return 0;
 }
@@ -382,11 +392,13 @@ static weft_value select_in_fibers(void *arg)
     return rc;
 }
 
-static void select_with_capacity(size_t cap)
+static const size_t capacities[] = {0, 1, 5};
+
+TEST_ROWS(selects_in_four_threads_lose_and_duplicate_no_value, capacities)
 {
     weft_cord cords[CORDS];
     for (int i = 0; i < CHANNELS; i++)
-        chans[i] = weft_chan_new_shared(cap);
+        chans[i] = weft_chan_new_shared(capacities[_i]);
     for (int i = 0; i < CORDS; i++)
         cords[i] = start_cord(select_in_fibers, as_arg(i));
     for (int i = 0; i < CORDS; i++)
@@ -394,19 +406,12 @@ static void select_with_capacity(size_t cap)
     for (int i = 0; i < CHANNELS; i++) {
         weft_value value;
         while ((value = weft_chan_try_recv(chans[i])) >= 0)
-            count_received(value);
+            count_value(-1, value);
         ck_assert_int_eq(value, -EAGAIN);
         ck_assert(!weft_chan_has_receivers(chans[i]) && !weft_chan_has_senders(chans[i]));
         weft_chan_free(chans[i]);
     }
-    ck_assert_int_eq(atomic_load(&received), atomic_load(&sent));
-    ck_assert_int_eq(atomic_load(&sum_received), atomic_load(&sum_sent));
+    ck_assert_int_eq(atomic_load(&in_transit), 0);
+    ck_assert_int_eq(atomic_load(&sum_in_transit), 0);
     ck_assert_int_gt(atomic_load(&sent), 0);
-}
-
-TEST(selects_in_four_threads_lose_and_duplicate_no_value)
-{
-    select_with_capacity(0);
-    select_with_capacity(1);
-    select_with_capacity(5);
 }

@@ -427,7 +427,6 @@ TEST_LOOP(a_forked_child_that_exits_with_or_without_handlers_does_not_affect_the
 
 static int stop_at_first(int fd, void *ctx)
 {
-    (void)ctx;
     REQUIRE(weft_close(fd) == 0);
     return -ENOLINK;
 }

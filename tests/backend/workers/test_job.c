@@ -150,43 +150,60 @@ static int open_writer(const char *path)
     return fd;
 }
 
+static char fifo_directory[32], path[64];
+
+static void create_fifo(void)
+{
+    strcpy(fifo_directory, "/tmp/weft-pool-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(fifo_directory));
+    snprintf(path, sizeof path, "%s/fifo", fifo_directory);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+}
+
+/* Close the backend, which waits for its workers. Remove the FIFO. */
+static void remove_fifo(void)
+{
+    fake_backend_close(fake);
+    open_fake();
+    unlink(path);
+    rmdir(fifo_directory);
+}
+
+/* Let the job open its end of the FIFO. Close both ends. */
+static void finish_open(test_job *t)
+{
+    int fd = open_writer(path);
+    ck_assert_int_ge(finish_job(fake, t), 0);
+    close((int)t->result);
+    close(fd);
+}
+
 TEST(a_cancelled_running_open_closes_its_descriptor)
 {
-    char folder[] = "/tmp/weft-pool-XXXXXX", path[64], path_copy[64];
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/fifo", folder);
-    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    char path_copy[64];
+    create_fifo();
     test_job t, next;
     weft__op op = {.code = WEFT__OP_OPEN, .fd = AT_FDCWD, .u.open = {path_copy, O_RDONLY, 0}};
     ck_assert(submit_op(fake, &t, (strcpy(path_copy, path), op)) == WEFT__OP_PENDING);
-    int fd = open_writer(path);
-    ck_assert_int_ge(finish_job(fake, &t), 0);
-    close((int)t.result);
-    close(fd);
+    finish_open(&t);
 
     ck_assert(submit_op(fake, &t, op) == WEFT__OP_PENDING);
     submit_call(fake, &next, NULL);
     wait_sem(&next.begun); /* the open has started too */
     ck_assert(weft__job_cancel(&fake->base, &t.op));
     memset(path_copy, 0, sizeof path_copy); /* the job has its own copy of the path */
-    fd = open_writer(path);
+    int fd = open_writer(path);
     struct pollfd reader = {.fd = fd};
     ck_assert_int_eq(poll(&reader, 1, -1), 1); /* the reader has been closed */
     ck_assert_int_eq(reader.revents, POLLERR);
     close(fd);
     ck_assert_int_eq(end_job(fake, &next), 42);
-    fake_backend_close(fake);
-    open_fake();
-    unlink(path);
-    rmdir(folder);
+    remove_fifo();
 }
 
 TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
 {
-    char folder[] = "/tmp/weft-pool-XXXXXX", path[64];
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/fifo", folder);
-    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    create_fifo();
     test_job t, next;
     weft__op op = {.code = WEFT__OP_OPEN, .fd = AT_FDCWD};
     op.u.open.path = path;
@@ -195,15 +212,9 @@ TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
     submit_call(fake, &next, NULL);
     wait_sem(&next.begun);
     ck_assert(!weft__job_cancel(&fake->base, &t.op));
-    int fd = open_writer(path);
-    ck_assert_int_ge(finish_job(fake, &t), 0);
-    close((int)t.result);
-    close(fd);
+    finish_open(&t);
     ck_assert_int_eq(end_job(fake, &next), 42);
-    fake_backend_close(fake);
-    open_fake();
-    unlink(path);
-    rmdir(folder);
+    remove_fifo();
 }
 
 /* Short calls that several threads cancel at random times. */
@@ -291,7 +302,7 @@ TEST(in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped)
 {
     pthread_t threads[STORM_THREADS];
     for (uintptr_t i = 0; i < STORM_THREADS; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, run_storm, (void *)i), 0);
+        threads[i] = start_thread(run_storm, (void *)i);
     for (int i = 0; i < STORM_THREADS; i++)
-        pthread_join(threads[i], NULL);
+        join_thread(threads[i]);
 }

@@ -40,14 +40,23 @@ TEST(a_full_worker_queue_does_not_delay_the_others)
     ck_assert_int_eq(end_job(fake, &waiting), 42);
 }
 
+static weft__worker_queue_counts files_counts(void)
+{
+    weft__worker_queue_counts now;
+    weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+    return now;
+}
+
 /* Wait until the queue has this number of workers. */
 static void await_worker_count(unsigned threads)
 {
-    weft__worker_queue_counts now;
-    do {
+    while (files_counts().threads != threads)
         sched_yield();
-        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-    } while (now.threads != threads);
+}
+
+static int limit_files(unsigned threads)
+{
+    return weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, threads);
 }
 
 TEST(idle_workers_end_and_new_ones_start)
@@ -56,35 +65,32 @@ TEST(idle_workers_end_and_new_ones_start)
     static test_job t[8];
     for (int round = 0; round < 3; round++) {
         begin_calls(t, COUNT_OF(t), NULL);
-        weft__worker_queue_counts now;
-        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        ck_assert_uint_ge(now.threads, COUNT_OF(t));
+        ck_assert_uint_ge(files_counts().threads, COUNT_OF(t));
         end_calls(t, COUNT_OF(t));
         await_worker_count(0);
-        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        ck_assert_uint_eq(now.idle, 0);
+        ck_assert_uint_eq(files_counts().idle, 0);
     }
 }
 
 TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
 {
     static test_job t[10], more[4];
-    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 2), 0);
+    ck_assert_int_eq(limit_files(2), 0);
     for (int i = 0; i < 10; i++)
         submit_call(fake, &t[i], NULL);
     wait_sem(&t[0].begun);
     wait_sem(&t[1].begun);
     ck_assert(!try_sem(&t[2].begun));
     await_worker_count(2);
-    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 6), 0);
+    ck_assert_int_eq(limit_files(6), 0);
     for (int i = 2; i < 6; i++)
         wait_sem(&t[i].begun);
     ck_assert(!try_sem(&t[6].begun));
-    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 0), 0);
+    ck_assert_int_eq(limit_files(0), 0);
     for (int i = 6; i < 10; i++)
         wait_sem(&t[i].begun);
     await_worker_count(10);
-    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 3), 0);
+    ck_assert_int_eq(limit_files(3), 0);
     end_calls(t, 10);
     await_worker_count(3);
     for (int i = 0; i < 4; i++)
@@ -93,34 +99,33 @@ TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
         wait_sem(&more[i].begun);
     ck_assert(!try_sem(&more[3].begun));
     end_calls(more, 4);
-    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 1), 0);
+    ck_assert_int_eq(limit_files(1), 0);
     await_worker_count(1); /* idle workers end too */
-    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, WEFT__WORKERS_LIMIT + 1),
-                     -EINVAL);
+    ck_assert_int_eq(limit_files(WEFT__WORKERS_LIMIT + 1), -EINVAL);
 }
 
 TEST(queued_running_done_and_cancelled_calls_are_counted)
 {
     static test_job t[4];
     weft__worker_queue_counts now;
-    weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 2);
+    limit_files(2);
     for (int i = 0; i < 4; i++)
         submit_call(fake, &t[i], post_dropped);
     wait_sem(&t[0].begun);
     wait_sem(&t[1].begun);
-    weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+    now = files_counts();
     ck_assert_uint_eq(now.threads, 2);
     ck_assert_uint_eq(now.idle, 0);
     ck_assert_uint_eq(now.running, 2);
     ck_assert_uint_eq(now.queued, 2);
     ck_assert_uint_eq(now.done + now.abandoned, 0);
     ck_assert(weft__job_cancel(&fake->base, &t[3].op));
-    weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+    now = files_counts();
     ck_assert_uint_eq(now.queued, 1);
     ck_assert_uint_eq(now.abandoned, 1);
     ck_assert(weft__job_cancel(&fake->base, &t[0].op)); /* this makes room for another worker */
     wait_sem(&t[2].begun);
-    weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+    now = files_counts();
     ck_assert_uint_eq(now.threads, 3);
     ck_assert_uint_eq(now.running, 3);
     ck_assert_uint_eq(now.queued, 0);
@@ -131,7 +136,7 @@ TEST(queued_running_done_and_cancelled_calls_are_counted)
     wait_sem(&t[0].dropped);
     ck_assert_int_eq(end_job(fake, &t[1]), 42);
     ck_assert_int_eq(end_job(fake, &t[2]), 42);
-    weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+    now = files_counts();
     ck_assert_uint_eq(now.done, 2);
     ck_assert_uint_eq(now.abandoned, 2);
 }
@@ -169,6 +174,13 @@ TEST(without_a_worker_a_call_fails_and_with_one_it_waits)
     ck_assert_int_eq(end_job(fake, &second), 42);
 }
 
+static void await_success(pid_t pid)
+{
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
 TEST(a_forked_child_has_its_own_workers)
 {
     if (is_sanitized())
@@ -182,9 +194,7 @@ TEST(a_forked_child_has_its_own_workers)
         submit_call(fake, &own, NULL);
         _exit(is_cancelled && end_job(fake, &own) == 42 && !try_sem(&queued.begun) ? 0 : 1);
     }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    await_success(pid);
     end_calls(busy, MAX);
     ck_assert_int_eq(end_job(fake, &queued), 42);
 }
@@ -205,14 +215,11 @@ TEST(a_forked_child_can_cancel_calls_that_run_in_the_parent)
         bool is_dropped = try_sem(&running.dropped);
         submit_call(fake, &own, NULL);
         bool is_run = end_job(fake, &own) == 42;
-        weft__worker_queue_counts now;
-        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+        unsigned threads = files_counts().threads;
         fake_backend_close(fake);
-        _exit(is_cancelled && !is_dropped && is_run && now.threads == 1 ? 0 : 1);
+        _exit(is_cancelled && !is_dropped && is_run && threads == 1 ? 0 : 1);
     }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    await_success(pid);
     ck_assert_int_eq(end_job(fake, &running), 42);
     ck_assert_int_eq(end_job(fake, &undroppable), 42);
 }
@@ -232,9 +239,7 @@ TEST(a_worker_that_forks_does_not_exist_in_the_child)
     weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {fork_and_return, &pid, NULL}};
     ck_assert(submit_op(fake, &t, op) == WEFT__OP_PENDING);
     ck_assert_int_eq(finish_job(fake, &t), 42);
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    await_success(pid);
 }
 
 /* A thread that runs until may_end is posted. */
