@@ -22,7 +22,8 @@ WEFT_BEGIN
  * Any thread may call the function, also a thread that weft has created. Several threads may call
  * the function at the same time. The function runs on the stack of the fiber that caused the
  * message. The function must not call functions of weft, except weft_set_log. In a fiber, a call
- * that would switch fails with -EPERM.
+ * that would switch fails with -EPERM. Messages about WEFT_BACKEND and WEFT_SEED are an exception:
+ * weft does not detect such a call.
  */
 typedef void weft_log_fn(int level, const char *text, void *arg);
 
@@ -31,8 +32,9 @@ typedef void weft_log_fn(int level, const char *text, void *arg);
  *
  * weft calls fn(level, text, arg) for each message of the process. If fn is NULL, weft writes to
  * stderr again. Each call replaces the function of the previous call. The call waits until running
- * calls of the previous function have returned, unless a log function makes the call. Then the
- * program may free the previous arg. weft may call fn until the process ends, also during exit(3).
+ * calls of the previous function have returned. After the call, the program may free the previous
+ * arg. If a log function makes this call, the call does not wait. The program must then not free
+ * the previous arg. weft may call fn until the process ends, also during exit(3).
  *
  * If fn causes a message, weft writes the message to stderr. These messages also go to stderr,
  * because fn is not safe at these times:

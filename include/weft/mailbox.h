@@ -47,10 +47,10 @@ WEFT_SWITCHPOINT int weft_tell(weft_fiber fiber, weft_value value);
  * call returns 0 when the message has been sent. Such a message has a place in the mailbox, even
  * before the message arrives. Messages of one sender arrive in the order of sending, also if the
  * sender calls both weft_tell and weft_try_tell. The message is lost in the cases that weft_tell
- * names.
+ * names. The call can also fail with -EAGAIN shortly after a message was taken.
  *
  * Returns 0, or:
- * -EAGAIN if the mailbox is bounded, and full with the messages that have not arrived yet
+ * -EAGAIN if the stored messages and the accepted messages in transit reach the bound
  * -EAGAIN if the fiber belongs to another thread, and 16,384 messages are pending in that thread
  * -EINVAL if value is an error code
  * -ENOMEM if memory is exhausted

@@ -13,8 +13,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define LINE_BYTES_MAX 505 /* with the final 0 */
-
 /* A function of the program. The lock protects running and is_replaced. */
 typedef struct log_hook {
     weft_log_fn *fn;
@@ -90,7 +88,7 @@ static void stderr_write(const char *text)
 
 void weft__logv_stderr(const char *format, va_list args)
 {
-    char text[LINE_BYTES_MAX];
+    char text[WEFT__LOG_TEXT_BYTES_MAX];
     vsnprintf(text, sizeof text, format, args);
     stderr_write(text);
 }
@@ -111,7 +109,7 @@ void weft__log_text(int level, const char *text)
 
 void weft__log(int level, const char *format, ...)
 {
-    char text[LINE_BYTES_MAX];
+    char text[WEFT__LOG_TEXT_BYTES_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);

@@ -11,9 +11,13 @@
 #include <stdbool.h>
 #include <syslog.h>
 
+/* The size of a formatted line, with the final 0. A longer line is cut. */
+#define WEFT__LOG_TEXT_BYTES_MAX 505
+
 /*
- * Format a message of at most 504 bytes. Pass the message on, with one call or one write. Code that
- * may run in a fiber uses weft__diag, which forbids switches in the function of the program.
+ * Format a message of less than WEFT__LOG_TEXT_BYTES_MAX bytes. Pass the message on, with one call
+ * or one write. Code that may run in a fiber uses weft__diag, which forbids switches in the
+ * function of the program.
  */
 void weft__log(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 
@@ -21,8 +25,8 @@ void weft__log(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 void weft__log_text(int level, const char *text);
 
 /*
- * Write a message of at most 504 bytes to stderr, with one write. Ignore the function of the
- * program.
+ * Write a message of less than WEFT__LOG_TEXT_BYTES_MAX bytes to stderr, with one write. Ignore the
+ * function of the program.
  */
 void weft__log_stderr(const char *format, ...) WEFT_PRINTF(1, 2);
 void weft__logv_stderr(const char *format, va_list args);

@@ -65,7 +65,8 @@ TEST(a_report_of_several_lines_is_one_text)
     ck_assert_int_eq(logged.calls, 1);
     ck_assert_int_eq(logged.level, LOG_ERR);
     ck_assert_int_eq(strncmp(logged.text, "deadlock: every", 15), 0);
-    ck_assert_has(logged.text, "\nweft: 1 fibers and main", "'receiver' waiting for a message");
+    ck_assert_has(logged.text, "\n1 fibers and main", "'receiver' waiting for a message");
+    ck_assert_ptr_null(strstr(logged.text, "weft: "));
     ck_assert_int_ne(logged.text[strlen(logged.text) - 1], '\n');
     weft_cancel(f);
 }
@@ -247,4 +248,69 @@ TEST_PROGRAM(the_message_of_a_plain_fork_goes_to_stderr, 0,
     if (pid == 0)
         _exit(weft_snooze() == -ENOTRECOVERABLE ? 0 : 3);
     return wait_for_exit(pid);
+}
+
+static weft_cord reported_cord;
+
+static void *cancel_cord(void *arg)
+{
+    (void)arg;
+    return as_arg(weft_cord_cancel(reported_cord));
+}
+
+/* Wait for another thread that needs the lock of all started threads. */
+static void wait_for_cancel(int level, const char *text, void *arg)
+{
+    join_thread(start_thread(cancel_cord, NULL));
+    collect(level, text, arg);
+}
+
+static atomic_bool may_end;
+
+static weft_value run_until_allowed(void *arg)
+{
+    while (!atomic_load(&may_end))
+        sched_yield();
+    return (weft_value)arg;
+}
+
+TEST(no_lock_is_held_while_the_function_gets_the_report_of_a_running_thread)
+{
+    weft_set_log(wait_for_cancel, NULL);
+    reported_cord = weft_cord_start(run_until_allowed, NULL, NULL);
+    weft_shutdown_all(0);
+    ck_assert_int_eq(logged.calls, 1);
+    ck_assert_ptr_nonnull(strstr(logged.text, "was cancelled and has not ended"));
+    atomic_store(&may_end, true);
+    weft_set_log(NULL, NULL);
+}
+
+static void wait_and_print(int level, const char *text, void *arg)
+{
+    wait_for_cancel(level, text, arg);
+    dprintf(STDERR_FILENO, "[%s]\n", text);
+}
+
+static atomic_bool has_begun;
+
+static weft_value begin_and_fail(void *arg)
+{
+    (void)arg;
+    atomic_store(&has_begun, true);
+    return -EIO;
+}
+
+static int end_with_a_failed_thread(void)
+{
+    weft_set_log(wait_and_print, NULL);
+    reported_cord = weft_cord_start(begin_and_fail, NULL, NULL);
+    while (!atomic_load(&has_begun))
+        sched_yield();
+    return 0;
+}
+
+TEST(no_lock_is_held_while_the_function_gets_the_error_of_an_unjoined_thread)
+{
+    const outcome *o = run_apart(end_with_a_failed_thread);
+    ck_assert_uint_eq(count_in(o->text, "[an error reached the main fiber"), 1);
 }

@@ -384,7 +384,8 @@ bool weft__cord_handles_wait_until(const weft__cord_handle *except, int64_t unti
 }
 
 /*
- * Do not wait for the lock. A signal handler may have interrupted the thread that holds the lock.
+ * Do not wait for the lock at first. A signal handler may have interrupted the thread that holds
+ * the lock. Release the lock for print, because print may wait for a thread that needs the lock.
  */
 void weft__cord_handles_each_running(const weft__cord_handle *except,
                                      void (*print)(weft_cord id, const char *name))
@@ -393,8 +394,14 @@ void weft__cord_handles_each_running(const weft__cord_handle *except,
         return;
     for (uint32_t i = 0; i < HANDLES_MAX; i++) {
         const weft__cord_handle *h = handles.by_index[i];
-        if (h != NULL && h != except && !h->has_ended)
-            print(h->id, h->name);
+        if (h == NULL || h == except || h->has_ended)
+            continue;
+        weft_cord id = h->id;
+        char name[WEFT__NAME_BYTES];
+        memcpy(name, h->name, sizeof name);
+        pthread_mutex_unlock(&handles.lock);
+        print(id, name);
+        pthread_mutex_lock(&handles.lock);
     }
     pthread_mutex_unlock(&handles.lock);
 }
@@ -428,20 +435,40 @@ static void handle_reap_ended(uint32_t i)
 }
 
 /*
+ * Report a cord that has failed or has not ended. The caller must hold the lock. This function
+ * releases the lock for the log function. Meanwhile, a joiner may free the handle.
+ */
+static void handle_report_at_exit(const weft__cord_handle *h, bool has_ended, bool has_failed)
+{
+    weft_cord id = h->id;
+    char name[WEFT__NAME_BYTES];
+    memcpy(name, h->name, sizeof name);
+    int code = has_failed ? (int)h->value : 0;
+    weft__error *error = has_failed ? weft__error_clone(h->error) : NULL;
+    pthread_mutex_unlock(&handles.lock);
+    if (!has_ended)
+        weft__diag(LOG_WARNING,
+                   "thread #%llu '%s' has not ended; the process ends without this thread",
+                   (unsigned long long)id, name);
+    if (has_failed)
+        weft__diag_unhandled(error, code);
+    weft__error_unref(error);
+    pthread_mutex_lock(&handles.lock);
+}
+
+/*
  * Report and free the handle with index i when the process ends. Return true if the cord has failed
  * or has not ended. The caller must hold the lock. This function releases the lock temporarily.
  */
 static bool handle_close_at_exit(uint32_t i, bool has_ended)
 {
     const weft__cord_handle *h = handles.by_index[i];
+    weft_cord id = h->id;
     bool has_failed = handle_failed_unjoined(h);
-    if (!has_ended)
-        weft__diag(LOG_WARNING,
-                   "thread #%llu '%s' has not ended; the process ends without this thread",
-                   (unsigned long long)h->id, h->name);
-    if (has_failed)
-        weft__diag_unhandled(h->error, (int)h->value);
-    handle_reap_ended(i);
+    if (has_failed || !has_ended)
+        handle_report_at_exit(h, has_ended, has_failed);
+    if (handle_find(id) != NULL)
+        handle_reap_ended(i);
     return has_failed || !has_ended;
 }
 

@@ -168,17 +168,23 @@ static void deliver_message(weft__cord *c, weft__remote_msg *msg)
     weft__remote_msg_free(c, msg);
 }
 
-/* Deliver a message with a place. A fiber of this thread may have taken the place meanwhile. */
+/*
+ * Deliver a message with a place. A fiber of this thread may have taken the place meanwhile. If the
+ * fiber has ended and was restarted, the place was in the mailbox of an earlier run. If the new run
+ * has no mailbox, the message needs no place.
+ */
 static void deliver_reserved(weft__cord *c, weft__remote_msg *msg)
 {
     weft__fiber *f = c != NULL ? weft__fiber_find(c, msg->fiber) : NULL;
-    if (f != NULL && f->phase != WEFT__ENDED) {
-        weft__mailbox *m = f->mailbox; /* the mailbox of a living fiber remains */
-        int rc = weft__mailbox_bound_put(c, &m->bound, &m->fifo, msg->value);
-        if (rc == -EAGAIN && !mailbox_delay(m, msg->value, true)) {
-            weft__mailbox_force(c, f, msg->value);
-            weft__mailbox_bound_release(&m->bound);
-        }
+    weft__mailbox *m = f != NULL && f->phase != WEFT__ENDED ? f->mailbox : NULL;
+    if (m == NULL) {
+        deliver_message(c, msg);
+        return;
+    }
+    int rc = weft__mailbox_bound_put(c, &m->bound, &m->fifo, msg->value);
+    if (rc == -EAGAIN && !mailbox_delay(m, msg->value, true)) {
+        weft__mailbox_force(c, f, msg->value);
+        weft__mailbox_bound_release(&m->bound);
     }
     weft__remote_msg_free(c, msg);
 }

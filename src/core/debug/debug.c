@@ -148,11 +148,11 @@ static void dump_fiber(weft__cord *c, weft__fiber *f, int depth, weft__report *r
         weft__report_frames(r, at, n);
 }
 
-int weft__dump(weft__cord *c, weft__report *r)
+int weft__dump(weft__cord *c, weft__report *r, const char *prefix)
 {
     weft__cord_update_time(c);
     int rc = weft__report_print(
-        r, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
+        r, "%s%u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n", prefix,
         weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
         c->backend->pending, c->backend->type->name);
     if (rc < 0)
@@ -168,5 +168,5 @@ int weft_dump(int fd)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
-    return weft__dump(c, &WEFT__REPORT_TO(fd));
+    return weft__dump(c, &WEFT__REPORT_TO(fd), "weft: ");
 }

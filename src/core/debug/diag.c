@@ -35,7 +35,7 @@ void weft__diag_deadlock(void)
 {
     weft__report r;
     weft__report_begin(&r, LOG_ERR, "deadlock: every fiber waits, and no event can wake a fiber");
-    weft__dump(weft__cord_self, &r);
+    weft__dump(weft__cord_self, &r, "");
     weft__report_end(&r);
 }
 

@@ -10,12 +10,16 @@
 
 /*
  * Pass a message to the log function (weft_set_log), else to stderr. level is a level of syslog(3).
- * The message has at most 504 bytes.
+ * The message has less than WEFT__LOG_TEXT_BYTES_MAX bytes (base/log.h). The caller must not hold a
+ * lock.
  */
 void weft__diag(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 
-/* Print the tree of fibers. Return 0, or the error of the first write. */
-int weft__dump(weft__cord *c, weft__report *r);
+/*
+ * Print the tree of fibers. The first line begins with prefix. Return 0, or the error of the first
+ * write.
+ */
+int weft__dump(weft__cord *c, weft__report *r, const char *prefix);
 
 /*
  * Report the number of unawaited children of a parent, once per process. `child` is one of these

@@ -41,7 +41,7 @@ static void report_collect(weft__report *r, const char *text)
 
 int weft__report_print(weft__report *r, const char *format, ...)
 {
-    char text[512];
+    char text[WEFT__LOG_TEXT_BYTES_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -61,7 +61,7 @@ void weft__report_beginv(weft__report *r, int level, const char *format, va_list
     }
     r->text = r->first;
     r->capacity = sizeof r->first;
-    char text[512];
+    char text[WEFT__LOG_TEXT_BYTES_MAX];
     vsnprintf(text, sizeof text, format, args);
     report_collect(r, text);
     report_collect(r, "\n");

@@ -31,9 +31,9 @@ void weft__report_begin(weft__report *r, int level, const char *format, ...) WEF
 void weft__report_beginv(weft__report *r, int level, const char *format, va_list args);
 
 /*
- * Format at most 511 bytes. Write the bytes with one call, or add the bytes to the collected text.
- * The function does not use stdio streams, because the reported fiber may hold the lock of a
- * stream. Returns 0, or the error of write(2).
+ * Format less than WEFT__LOG_TEXT_BYTES_MAX bytes (base/log.h). Write the bytes with one call, or
+ * add the bytes to the collected text. The function does not use stdio streams, because the
+ * reported fiber may hold the lock of a stream. Returns 0, or the error of write(2).
  */
 int weft__report_print(weft__report *r, const char *format, ...) WEFT_PRINTF(2, 3);
 

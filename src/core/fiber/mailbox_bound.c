@@ -71,6 +71,15 @@ weft__reservation weft__mailbox_bound_reserve(weft_fiber fiber)
     return result;
 }
 
+/*
+ * Release a place. If the place was in the mailbox of an earlier run of the fiber, there may be no
+ * reserved place. The caller must hold the lock.
+ */
+static void place_release(weft__mailbox_bound *b)
+{
+    b->reserved -= b->reserved > 0;
+}
+
 /* The lock makes both changes one step for senders. So no sender counts the message twice. */
 int weft__mailbox_bound_put(weft__cord *c, weft__mailbox_bound *b, weft__fifo *fifo,
                             weft_value value)
@@ -78,7 +87,7 @@ int weft__mailbox_bound_put(weft__cord *c, weft__mailbox_bound *b, weft__fifo *f
     pthread_mutex_lock(&lock);
     int rc = weft__fifo_put(c, fifo, &value, WEFT__TAIL);
     if (rc != -EAGAIN)
-        b->reserved--;
+        place_release(b);
     pthread_mutex_unlock(&lock);
     return rc;
 }
@@ -86,7 +95,7 @@ int weft__mailbox_bound_put(weft__cord *c, weft__mailbox_bound *b, weft__fifo *f
 void weft__mailbox_bound_release(weft__mailbox_bound *b)
 {
     pthread_mutex_lock(&lock);
-    b->reserved--;
+    place_release(b);
     pthread_mutex_unlock(&lock);
 }
 

@@ -49,7 +49,7 @@ typedef struct weft__stream {
     int deferred_error; /* a write error that the next writing call returns; 0: none */
     bool is_reading;    /* a fiber is in a call that reads */
     bool is_closing;    /* new calls fail with -EBADF */
-    bool is_shut; /* the type's close was called; no other function of the type may be called */
+    bool is_shut;    /* the type's close was called; no other function of the type may be called */
     uint32_t reader; /* the slot of the reading fiber; undefined unless is_reading is set */
 } weft__stream;
 
@@ -151,7 +151,10 @@ void weft__stream_evict_waiters(weft__stream *s);
 /* Return whether a fiber is in a call that reads or writes. */
 bool weft__stream_is_used_by(const weft__stream *s, const struct weft__fiber *f);
 
-/* Wait until no fiber of this process reads or writes. is_closing must be set. Cancellation has no effect. */
+/*
+ * Wait until no fiber of this process reads or writes. is_closing must be set. Cancellation has no
+ * effect.
+ */
 void weft__stream_wait_for_users(weft__stream *s);
 
 /* The caller of the following functions must have entered with weft__stream_enter_write. */

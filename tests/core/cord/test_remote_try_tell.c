@@ -281,3 +281,63 @@ TEST(in_a_child_of_weft_fork_the_places_of_lost_messages_are_free)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     assert_received(10, 3);
 }
+
+/* Accept a message that has not arrived when the fiber ends. */
+static weft_value accept_and_end(void)
+{
+    weft_mailbox_set_bound(1);
+    receiver = weft_self();
+    return in_thread(try_once, as_arg(10));
+}
+
+/* Run 2 has no mailbox when the message of run 1 arrives. */
+static weft_value receive_unbounded(void *runs)
+{
+    if (++*(int *)runs == 1)
+        return accept_and_end();
+    let_run();
+    return weft_receive();
+}
+
+/* Run 2 has another bounded mailbox when the message of run 1 arrives. All its places are free. */
+static weft_value receive_bounded(void *runs)
+{
+    if (++*(int *)runs == 1)
+        return accept_and_end();
+    weft_mailbox_set_bound(2);
+    weft_value first_message = weft_receive();
+    for (weft_value first = 20; first < 50; first += 10) {
+        ck_assert_int_eq(in_thread(try_until_refused, as_arg(first)), 2);
+        assert_received(first, 2);
+    }
+    return first_message;
+}
+
+/* Run 2 has a full mailbox when the message of run 1 arrives. */
+static weft_value receive_full(void *runs)
+{
+    if (++*(int *)runs == 1)
+        return accept_and_end();
+    weft_mailbox_set_bound(1);
+    weft_tell(weft_self(), 9);
+    let_run();
+    ck_assert_int_eq(weft_mailbox_count(weft_self()), 1);
+    assert_received(9, 1);
+    weft_value first_message = weft_receive();
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 1);
+    assert_received(20, 1);
+    return first_message;
+}
+
+TEST(a_reserved_message_for_an_ended_and_restarted_fiber_needs_no_place)
+{
+    weft_fn *const fns[] = {receive_unbounded, receive_bounded, receive_full};
+    for (size_t i = 0; i < sizeof fns / sizeof *fns; i++) {
+        int runs = 0;
+        weft_fiber f = weft_spin(fns[i], &runs);
+        weft_snooze(); /* the fiber ends, and its message has not arrived */
+        ck_assert_int_eq(weft_restart(f), 0);
+        ck_assert_int_eq(weft_await(f), 10);
+        ck_assert_int_eq(runs, 2);
+    }
+}
