@@ -493,7 +493,10 @@ static int wait_with_shared(weft__cord *c, selection *s, unsigned kinds, bool *m
     }
     bool is_released = selection_leave(s);
     select_shared_end(s);
-    return is_released ? s->winner : weft__wait_int(c, &waits_sources, s);
+    if (!is_released)
+        return weft__wait_int(c, &waits_sources, s);
+    s->fiber->waits_in = NULL; /* set by join_objects */
+    return s->winner;
 }
 
 static size_t count_fds(const weft_clause *clauses, size_t n)

@@ -6,6 +6,7 @@
 #include "sync/shared_support.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 
 static weft_chan *shared, *local; /* local belongs to the thread that selects */
 
@@ -277,6 +278,48 @@ TEST(a_select_that_times_out_leaves_the_wait_queue_of_the_channel)
     open_channels(0);
     ck_assert_int_eq(weft_cord_join(start_cord(select_briefly, NULL)), 1000);
     ck_assert_int_eq(weft_chan_try_send(shared, 1), -EAGAIN);
+    assert_idle_then_free();
+}
+
+/* The most nested epoll instances. Another epoll instance does not accept the outermost. */
+#define EPOLLS 5
+
+static void open_nested_epolls(int fds[EPOLLS])
+{
+    for (int i = 0; i < EPOLLS; i++) {
+        fds[i] = epoll_create1(EPOLL_CLOEXEC);
+        ck_assert_int_ge(fds[i], 0);
+        struct epoll_event event = {.events = EPOLLIN};
+        if (i > 0)
+            ck_assert_int_eq(epoll_ctl(fds[i], EPOLL_CTL_ADD, fds[i - 1], &event), 0);
+    }
+}
+
+static weft_value select_on_nested_epolls(void *arg)
+{
+    weft_event event = {0};
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_event(&event),
+                       weft_clause_fd(*(int *)arg, POLLIN)};
+    ck_assert_int_eq(weft_select(c, 3), 2);
+    ck_assert_int_eq(c[2].value, -ELOOP);
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(weft_self(), &info), 0);
+    ck_assert_str_eq(info.waits_for, "");
+    return weft_snooze();
+}
+
+/* On epoll, the descriptor passes the check of the select, and then cannot be added. */
+TEST(a_select_whose_descriptor_fails_after_the_check_leaves_no_wait)
+{
+    int fds[EPOLLS];
+    if (strcmp(weft_backend_name(), "epoll") != 0)
+        return;
+    open_channels(0);
+    open_nested_epolls(fds);
+    weft_fiber f = weft_spin(select_on_nested_epolls, &fds[EPOLLS - 1]);
+    ck_assert_int_eq(weft_await(f), 0);
+    for (int i = 0; i < EPOLLS; i++)
+        close(fds[i]);
     assert_idle_then_free();
 }
 
