@@ -117,20 +117,23 @@ typedef struct weft_retry_options {
 } weft_retry_options;
 
 /**
- * Call fn(arg) until it succeeds, with growing delays after failures.
+ * Call fn(arg) until fn succeeds, at most attempts_max times.
  *
- * The call runs fn in the calling fiber. If options is NULL, the defaults apply. Each delay counts
- * from the end of the failed call. On the sim backend, WEFT_SEED determines the jitter.
+ * The call runs fn in the calling fiber. The delays after failures grow. Each delay counts from the
+ * end of the failed call. If options is NULL, the defaults apply. On the sim backend, WEFT_SEED
+ * determines the jitter.
  *
  * The call ends at once if the caller is cancelled or interrupted during a delay, or before a
- * delay. So a cancelled caller never calls fn again. Before each further call of fn, weft clears
- * the last error. If fn fails for the last time without a message, weft records a message.
+ * delay. So a cancelled caller never calls fn again. Before each call of fn, weft clears the last
+ * error. If fn fails for the last time without a message, weft records a message.
  *
  * Returns the value of fn, the error of the last call of fn, the error of the wait, or:
- * -EINVAL if factor is not 0, and less than 1, INFINITY or NaN
+ * -EINVAL if factor is INFINITY or NaN
+ * -EINVAL if factor is less than 1, and not 0
  * -EINVAL if first_s or delay_s_max is negative or NaN, or first_s is INFINITY
  * -EINVAL if fn is NULL
  * -EINVAL if jitter is not in 0..1
+ * -ENOTRECOVERABLE if the process is a child of plain fork(2)
  */
 WEFT_SWITCHPOINT weft_value weft_retry(weft_fn *fn, void *arg, const weft_retry_options *options);
 

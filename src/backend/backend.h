@@ -391,6 +391,12 @@ struct weft__backend {
     weft__backend *retired;        /* the previous backend of the cord, after give_up; NULL: none */
 };
 
+/* Return whether the clock of a backend is virtual. */
+static inline bool weft__backend_is_virtual(const weft__backend *b)
+{
+    return b->type->inherit_clock != NULL;
+}
+
 /*
  * The backend of a thread that could not open another backend, for example because no descriptors
  * are free. This backend has a clock, and can sleep. Every operation fails with `error`. The caller

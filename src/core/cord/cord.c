@@ -203,7 +203,7 @@ COLD void weft__cord_reopen(weft__cord *c)
         c->backend->parent_backend = inherited;
     if (c->backend->type == inherited->type)
         c->backend_why = why;
-    if (c->backend->type == inherited->type && inherited->type->inherit_clock != NULL)
+    if (c->backend->type == inherited->type && weft__backend_is_virtual(inherited))
         inherited->type->inherit_clock(c->backend, inherited);
     cord_begin_time(c);
     c->must_poll = false;

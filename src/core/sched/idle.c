@@ -31,7 +31,7 @@ static int64_t next_timer(weft__cord *c)
     int64_t next_ns = weft__wheel_next(&c->wheel), coalesce_ns = c->fired_ns + WEFT__COALESCE_NS;
     if (c->coalesce_fired < WEFT__COALESCE_TIMERS || next_ns >= coalesce_ns)
         return next_ns;
-    bool is_coalesced = c->backend->type->inherit_clock == NULL &&
+    bool is_coalesced = !weft__backend_is_virtual(c->backend) &&
                         weft__wheel_has_due(&c->wheel, coalesce_ns, WEFT__COALESCE_TIMERS);
     return is_coalesced ? coalesce_ns : next_ns;
 }

@@ -53,7 +53,7 @@ static double random_share(weft__cord *c)
 {
     weft__backend *b = weft__cord_backend(c);
     uint64_t random = weft__cord_random(c);
-    if (b->type->tick == NULL)
+    if (!weft__backend_is_virtual(b))
         random = (random ^ (uint64_t)weft__cord_now(c)) * UINT64_C(0x9e3779b97f4a7c15);
     else if (b->type->choose != NULL)
         b->type->choose(b, &random); /* without a seed, random does not change */
@@ -97,6 +97,7 @@ weft_value weft_retry(weft_fn *fn, void *arg, const weft_retry_options *options)
     weft__backoff backoff = {o.first_s, o.factor, o.delay_s_max};
     double delay_s = 0;
     for (unsigned attempts = 1;; attempts += attempts < UINT_MAX) {
+        weft_error_clear();
         weft_value value = fn(arg);
         if (!weft_is_error(value))
             return value;
@@ -108,6 +109,5 @@ weft_value weft_retry(weft_fn *fn, void *arg, const weft_retry_options *options)
         rc = retry_wait(c, delay_s, o.jitter);
         if (rc < 0)
             return rc;
-        weft_error_clear();
     }
 }

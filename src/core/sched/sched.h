@@ -247,7 +247,7 @@ static inline int64_t weft__deadline(weft__cord *c, double seconds)
     int64_t ns = weft__whole_ns(seconds * 1e9);
     if (ns == WEFT__NEVER)
         return WEFT__NEVER;
-    bool is_virtual = UNLIKELY(c->backend->type->inherit_clock != NULL);
+    bool is_virtual = UNLIKELY(weft__backend_is_virtual(c->backend));
     return weft__ns_later(is_virtual ? weft__cord_now(c) : weft__fast_clock_ns(&c->fast_clock), ns);
 }
 

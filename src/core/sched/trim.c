@@ -15,7 +15,7 @@
  */
 static bool has_real_time(const weft__cord *c)
 {
-    return c->backend->type->inherit_clock == NULL;
+    return !weft__backend_is_virtual(c->backend);
 }
 
 void weft__trim_schedule(weft__cord *c)

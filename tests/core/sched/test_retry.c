@@ -100,6 +100,14 @@ TEST(the_last_error_is_the_error_of_the_last_call_or_none)
     ck_assert_ptr_null(weft_error()); /* after a success there is no error */
 }
 
+TEST(an_earlier_error_is_not_the_message_of_a_failed_call)
+{
+    flaky f = {.failures = 1, .code = -EIO};
+    ck_assert_int_eq(weft_fail(-EIO, "earlier"), -EIO);
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &(weft_retry_options){.attempts_max = 1}), -EIO);
+    ck_assert_int_eq(strncmp(weft_error()->message, "weft_retry: attempt 1 failed", 28), 0);
+}
+
 static weft_value retry_for_hours(void *arg)
 {
     return weft_retry(flaky_call, arg, &(weft_retry_options){.first_s = 3600, .delay_s_max = 3600});
