@@ -35,7 +35,8 @@ typedef struct weft_info {
 
 /*
  * Counters of one thread, or of the process. The fields marked * never decrease. To count the
- * events of a period, subtract two readings. The other fields are current values.
+ * events of a period, subtract two readings, except of runnable_max. The other fields are current
+ * values.
  */
 typedef struct weft_counters {
     uint64_t switches;       /* * switches between fibers */

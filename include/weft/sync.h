@@ -316,8 +316,8 @@ typedef struct weft_throttle_options {
  *
  * The throttle is a bucket of burst tokens. Each call takes a token, and waits while the bucket is
  * empty. The throttle adds rate tokens per second until the bucket is full. The bucket is full at
- * the beginning. So burst calls pass at once after an idle time, and never more. In the long run,
- * rate calls pass per second. If options is NULL, the defaults apply.
+ * the beginning. After an idle time, at most burst calls pass at once. In the long run, rate calls
+ * pass per second. If options is NULL, the defaults apply.
  *
  * Returns 0, or:
  * -EINVAL if burst is greater than 2^32 - 1
@@ -329,8 +329,8 @@ WEFT_API int weft_throttle_open_with(weft_throttle *throttle, double rate,
 /**
  * Wait until a throttle admits the caller.
  *
- * The first call does not wait. With a burst, the first calls do not wait. Waiting fibers continue
- * in FIFO order. A cancelled wait does not delay the remaining fibers.
+ * The first calls do not wait, as many as the burst. Waiting fibers continue in FIFO order. A
+ * cancelled wait does not delay the remaining fibers.
  *
  * Returns 0, or:
  * -EINVAL if the throttle is not open

@@ -33,7 +33,7 @@ typedef struct weft__clause_ops {
      * this call.
      */
     bool (*leave)(weft_clause *clause);
-    /* Stop waiting in a child of weft_fork. NULL: nothing to do. */
+    /* Stop waiting in a child of weft_fork. The result is ignored. NULL: nothing to do. */
     bool (*forget)(weft_clause *clause);
 } weft__clause_ops;
 

@@ -4,7 +4,7 @@
 
 #include <weft/sync.h>
 
-/* Invariant between calls: if a fiber waits, tokens is 0. */
+/* Invariant between calls: if a fiber waits and its select is not claimed, tokens is 0. */
 typedef struct sem {
     weft__waitq waiters;
     size_t tokens;

@@ -97,7 +97,7 @@ int weft_throttle_open_with(weft_throttle *handle, double rate,
 {
     size_t burst = options != NULL && options->burst != 0 ? options->burst : 1;
     if (!(rate > 0))
-        return weft_fail(-EINVAL, "weft_throttle_open: rate is %g", rate);
+        return weft_fail(-EINVAL, "weft_throttle: rate is %g", rate);
     if (burst > UINT32_MAX)
         return weft_fail(-EINVAL, "weft_throttle_open_with: burst is %zu, at most 2^32 - 1", burst);
     *throttle_of(handle) = (throttle){

@@ -8,7 +8,7 @@
 /* The counts of ended cords, protected by the lock of the registry. */
 static weft_counters ended;
 
-/* Access a field of published counters. Each type of a field is lock-free. */
+/* Access a field of published counters. On 64-bit machines, each type of a field is lock-free. */
 #define STORE(field, value)                                  \
     do {                                                     \
         __typeof__(field) stored = (value);                  \

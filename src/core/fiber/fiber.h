@@ -44,7 +44,10 @@ typedef struct weft__wait_kind {
     bool is_uninterruptible; /* not even a deadlock ends the wait; other threads use the frame */
     bool is_accept;          /* the fiber waits for connections */
     bool is_for_children;    /* the fiber has returned, and waits until its children have ended */
-    bool is_release;         /* the call is over, and the kernel releases its buffers */
+    /*
+     * The call is over, and waits until the kernel or another thread has released its memory.
+     */
+    bool is_release;
     /*
      * Abort the wait, so that no event wakes the fiber. Return false if the wait will end soon
      * without an abort, for example when the kernel has released the buffer. If `leave` is NULL,

@@ -145,7 +145,7 @@ static inline weft_value switch_context(weft__cord *c, weft__fiber *to)
 
 /*
  * The slow path of switch_to(): the tick ends, or the thread has rare state. In one function,
- * switch_to() would need a stack frame. Without this function: snooze +7 % instructions and +8 to
+ * switch_to() would need a stack frame. Without this function: snooze +6 % instructions and +8 to
  * 19 % time (docs/adr/0051).
  */
 __attribute__((noinline)) static weft_value switch_slow(weft__cord *c, weft__fiber *to)
@@ -198,7 +198,7 @@ COLD static weft_value snooze_slow(void)
 
 /*
  * The fast path of weft_snooze. This function combines weft__runqueue_push and weft__switch, to
- * load their common data only once. Without this function: snooze +25 % instructions
+ * load their common data only once. Without this function: snooze +29 % instructions
  * (docs/adr/0051).
  */
 static weft_value snooze(void)
