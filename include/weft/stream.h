@@ -22,12 +22,13 @@
  * weft_stream_printf takes the whole text or nothing, even if the call is cancelled. The next
  * writer first sends the rest of the text. weft_stream_write, writev and puts can end after a part
  * of their bytes. All fibers that wait at that time then get an error and have written nothing: the
- * error of the transport, or -EIO if the write was cancelled. Later calls continue after the part.
+ * error of the transport, or -EIO if the write was cancelled or interrupted. Later calls continue
+ * after the part.
  *
  * Calls that write also return:
  * -EBADF if another fiber closes the stream while the call waits
  * -EDEADLK if a function of the transport writes to its own stream
- * -EIO if the write of another fiber was cancelled after a part while the call waited
+ * -EIO if the write of another fiber was cancelled or interrupted after a part
  *
  * In a child of weft_fork, a fiber of the parent may have been in a call at the time of the fork.
  * If that call reads, calls that read return -EOWNERDEAD. If that call writes, calls that write

@@ -228,7 +228,9 @@ static int conn_check_write(weft__tls_conn *c)
  */
 static ssize_t conn_send_iov(weft__tls_conn *c, const struct iovec *iov, int count)
 {
-    int rc = weft__tls_conn_send_all(c);
+    int rc = conn_take_deferred_error(c); /* return a deferred interrupt before waiting again */
+    if (rc == 0)
+        rc = weft__tls_conn_send_all(c);
     if (rc == 0)
         rc = conn_check_write(c);
     if (rc < 0)

@@ -6,6 +6,7 @@
 #include "io/stream/stream.h"
 
 #include "core/lifetime/cancel.h"
+#include "core/op/op.h"
 
 #include <weft/error.h>
 #include <weft/scope.h>
@@ -132,8 +133,9 @@ ssize_t weft__stream_leave_write(weft__stream *s, ssize_t result)
 
 void weft__stream_fail_waiters(weft__stream *s, int error)
 {
+    bool is_own = error == -ECANCELED || weft__was_interrupted();
     if (!s->is_closing)
-        weft__waitq_wake_all(weft__cord_self, &s->waiters, error != -ECANCELED ? error : -EIO);
+        weft__waitq_wake_all(weft__cord_self, &s->waiters, is_own ? -EIO : error);
 }
 
 void weft__stream_evict_waiters(weft__stream *s)

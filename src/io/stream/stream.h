@@ -1,8 +1,8 @@
 /*
  * The internals of streams. A stream has two buffers on top of functions that read and write.
  * stream.c opens and closes streams. buffer.c manages the memory. read.c and write.c implement one
- * direction each. queue.c lets one fiber at a time write. Streams use only the public API,
- * core/lifetime/, core/sched/ and base/.
+ * direction each. queue.c lets one fiber at a time write. Streams use only the public API, core/
+ * and base/.
  *
  * A cancelled call loses no bytes. A call consumes input only after the buffer holds all bytes that
  * the call needs. Output leaves the buffer only after the stream type has written it.
@@ -139,7 +139,8 @@ ssize_t weft__stream_leave_write(weft__stream *s, ssize_t result);
 
 /*
  * Fail the calls of all fibers that wait to write, because a write has ended with error after a
- * part of its bytes. Replace a cancellation with -EIO, because it concerns only the writing fiber.
+ * part of its bytes. If the write was cancelled or interrupted, replace error with -EIO, because
+ * error concerns only the writing fiber.
  */
 void weft__stream_fail_waiters(weft__stream *s, int error);
 

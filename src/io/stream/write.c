@@ -120,6 +120,7 @@ static ssize_t write_pieces(weft__stream *s, const struct iovec *pieces, int cou
         rc = weft__buffer_resize(b, s->write_bytes);
     if (rc < 0)
         return rc;
+    s->writer->was_interrupted = false; /* for weft__stream_fail_waiters */
     while (bytes - done > weft__buffer_free_bytes(b)) {
         uint64_t cancels_before = weft__scope_cancels_so_far();
         ssize_t n = output_write_once(s, pieces, count, done);

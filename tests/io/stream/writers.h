@@ -262,17 +262,21 @@ static weft_value flush_reporting(void *arg)
     return rc;
 }
 
-WRITERS_TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
+/* Abort a write after a part. Assert the value of the writing fiber and the error of a flush. */
+static void abort_write(writers_link *l, int (*abort)(weft_fiber f), weft_value value, int later)
 {
     part_writer part = {.stream = &l->near};
     weft_fiber a = spin_waiting(write_part, &part);
     weft_fiber b = spin_waiting(print_b, &l->near), c = spin_waiting(put_c, &l->near);
     weft_fiber f = spin_waiting(flush_reporting, &l->near);
-    ck_assert_int_eq(cancel_and_await(a), -ECANCELED);
+    ck_assert_int_eq(abort(a), 0);
+    ck_assert_int_eq(weft_await(a), value);
     ck_assert(part.taken > 0 && part.taken < (ssize_t)UNIT_BYTES);
     ck_assert_int_eq(weft_await(b), -EIO);
     ck_assert_int_eq(weft_await(c), -EIO);
     ck_assert_int_eq(weft_await(f), -EIO);
+    if (later < 0)
+        ck_assert_int_eq(weft_stream_flush(&l->near), later);
     weft_fiber reader = weft_spin(read_unit, &l->far);
     ssize_t rest = (ssize_t)UNIT_BYTES - part.taken; /* the stream still works */
     ck_assert_int_eq(weft_stream_write(&l->near, unit + part.taken, (size_t)rest), rest);
@@ -280,6 +284,31 @@ WRITERS_TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
     ck_assert_int_eq(weft_stream_flush(&l->near), 0);
     ck_assert_int_eq(weft_await(reader), 0);
     expect_line(&l->far, "Bb\n");
+}
+
+WRITERS_TEST(a_write_that_is_cancelled_after_a_part_fails_the_queued_writers)
+{
+    abort_write(l, weft_cancel, -ECANCELED, 0);
+}
+
+static int interrupt_fiber(weft_fiber f)
+{
+    return weft_interrupt(f, -EPIPE);
+}
+
+WRITERS_TEST(a_write_that_is_interrupted_after_a_part_fails_the_queued_writers)
+{
+    abort_write(l, interrupt_fiber, 0, -EPIPE);
+}
+
+static int raise_in_fiber(weft_fiber f)
+{
+    return weft_raise(f, -EPROTO, "raised");
+}
+
+WRITERS_TEST(a_write_that_gets_a_raised_error_after_a_part_fails_the_queued_writers)
+{
+    abort_write(l, raise_in_fiber, 0, -EPROTO);
 }
 
 /* Errors and close. */
