@@ -254,7 +254,7 @@ TEST(a_select_chooses_among_ready_objects_at_random)
     ck_assert(chosen[0] > 0 && chosen[1] > 0 && chosen[2] > 0);
 }
 
-static void assert_refused(weft_clause clause, const char *reason)
+static void assert_clause_refused(weft_clause clause, const char *reason)
 {
     char message[128];
     snprintf(message, sizeof message, "weft_select: clause 1: the %s", reason);
@@ -268,11 +268,12 @@ TEST(invalid_clauses_are_refused)
     sigemptyset(&empty);
     sigemptyset(&uncatchable);
     sigaddset(&uncatchable, SIGKILL);
-    assert_refused(weft_clause_sem(NULL), "semaphore, the event or the set is NULL");
-    assert_refused(weft_clause_event(NULL), "semaphore, the event or the set is NULL");
-    assert_refused(weft_clause_signal(NULL), "semaphore, the event or the set is NULL");
-    assert_refused(weft_clause_signal(&empty), "set is empty");
-    assert_refused(weft_clause_signal(&uncatchable), "set contains a signal that cannot be caught");
+    assert_clause_refused(weft_clause_sem(NULL), "semaphore, the event or the set is NULL");
+    assert_clause_refused(weft_clause_event(NULL), "semaphore, the event or the set is NULL");
+    assert_clause_refused(weft_clause_signal(NULL), "semaphore, the event or the set is NULL");
+    assert_clause_refused(weft_clause_signal(&empty), "set is empty");
+    assert_clause_refused(weft_clause_signal(&uncatchable),
+                          "set contains a signal that cannot be caught");
 }
 
 /* Selects that other threads wake: by a shared channel, by the event, or both. */

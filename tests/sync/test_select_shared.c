@@ -289,16 +289,16 @@ static void open_nested_epolls(int fds[EPOLLS])
     for (int i = 0; i < EPOLLS; i++) {
         fds[i] = epoll_create1(EPOLL_CLOEXEC);
         ck_assert_int_ge(fds[i], 0);
-        struct epoll_event event = {.events = EPOLLIN};
+        struct epoll_event watched = {.events = EPOLLIN};
         if (i > 0)
-            ck_assert_int_eq(epoll_ctl(fds[i], EPOLL_CTL_ADD, fds[i - 1], &event), 0);
+            ck_assert_int_eq(epoll_ctl(fds[i], EPOLL_CTL_ADD, fds[i - 1], &watched), 0);
     }
 }
 
 static weft_value select_on_nested_epolls(void *arg)
 {
-    weft_event event = {0};
-    weft_clause c[] = {weft_clause_recv(shared), weft_clause_event(&event),
+    weft_event quiet = {0};
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_event(&quiet),
                        weft_clause_fd(*(int *)arg, POLLIN)};
     ck_assert_int_eq(weft_select(c, 3), 2);
     ck_assert_int_eq(c[2].value, -ELOOP);
