@@ -226,7 +226,14 @@ WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
  */
 WEFT_SWITCHPOINT weft_value weft_suspend(void);
 
-/** Move the caller to the tail of the run queue, and return 0. */
+/**
+ * Move the caller to the tail of the run queue, and let other fibers run.
+ *
+ * A child that fails meanwhile makes the next switchpoint of the caller fail, not this call.
+ *
+ * Returns 0, an error that was raised in the caller before, or:
+ * -ECANCELED if the caller is cancelled
+ */
 WEFT_SWITCHPOINT int weft_snooze(void);
 
 /**

@@ -113,7 +113,8 @@ WEFT_END
 /*
  * WEFT_GROUP(g) { } and WEFT_GROUP(g, rc) { }
  *
- * Run a block with a new group g. The macro declares g. The macro closes the group when control
+ * Run a block with a new group g. The macro declares g. The first error of a fiber cancels the
+ * other fibers of the group. The macro closes the group when control
  * leaves the block, by its end, break, continue, return or goto. The int rc is then 0 or the first
  * error. Without rc, weft raises the error in the caller. The caller's next blocking call then
  * fails.

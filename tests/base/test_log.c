@@ -265,10 +265,11 @@ static void wait_for_cancel(int level, const char *text, void *arg)
     collect(level, text, arg);
 }
 
-static atomic_bool may_end;
+static atomic_bool has_begun, may_end;
 
 static weft_value run_until_allowed(void *arg)
 {
+    atomic_store(&has_begun, true);
     while (!atomic_load(&may_end))
         sched_yield();
     return (weft_value)arg;
@@ -278,6 +279,8 @@ TEST(no_lock_is_held_while_the_function_gets_the_report_of_a_running_thread)
 {
     weft_set_log(wait_for_cancel, NULL);
     reported_cord = weft_cord_start(run_until_allowed, NULL, NULL);
+    while (!atomic_load(&has_begun))
+        sched_yield();
     weft_shutdown_all(0);
     ck_assert_int_eq(logged.calls, 1);
     ck_assert_ptr_nonnull(strstr(logged.text, "was cancelled and has not ended"));
@@ -291,20 +294,18 @@ static void wait_and_print(int level, const char *text, void *arg)
     dprintf(STDERR_FILENO, "[%s]\n", text);
 }
 
-static atomic_bool has_begun;
-
-static weft_value begin_and_fail(void *arg)
+static weft_value fail_at_once(void *arg)
 {
     (void)arg;
-    atomic_store(&has_begun, true);
     return -EIO;
 }
 
 static int end_with_a_failed_thread(void)
 {
     weft_set_log(wait_and_print, NULL);
-    reported_cord = weft_cord_start(begin_and_fail, NULL, NULL);
-    while (!atomic_load(&has_begun))
+    reported_cord = weft_cord_start(fail_at_once, NULL, NULL);
+    weft_counters counters;
+    while (weft_stats_of(reported_cord, &counters) == 0)
         sched_yield();
     return 0;
 }
