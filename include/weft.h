@@ -40,6 +40,7 @@
 #include <weft/stream.h>
 #include <weft/supervise.h>
 #include <weft/sync.h>
+#include <weft/thread_state.h>
 #include <weft/time.h>
 #include <weft/version.h>
 

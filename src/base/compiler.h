@@ -16,4 +16,7 @@
 /* The struct of type `type` with the field `member` at the address `pointer`. */
 #define CONTAINER_OF(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
+/* Export a function of libweft to libweft-posix only. src/weft.map lists these functions apart. */
+#define FOR_POSIX __attribute__((visibility("default")))
+
 #endif

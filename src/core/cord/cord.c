@@ -16,6 +16,7 @@
 #include "core/cord/thread.h"
 #include "core/debug/diag.h"
 #include "core/lifetime/exit.h"
+#include "core/sched/thread_state.h"
 #include "core/signal/signal.h"
 
 #include <stdio.h>
@@ -162,7 +163,7 @@ static void cord_bind(weft__cord *c, const char *backend_name)
     weft__context_adopt(&c->main->context);
     if (__cxa_get_globals != NULL)
         c->cxx = __cxa_get_globals();
-    c->has_slow_switch = c->cxx != NULL;
+    weft__cord_use_thread_states(c);
     weft__cord_self = c;
     weft__watchdog_attach(&c->watchdog);
     weft__thread_close_at_exit(c);

@@ -63,7 +63,9 @@ struct weft__cord {
     uint32_t tick_left; /* switches until the next tick */
     uint32_t tick_span; /* the initial value of tick_left */
     weft__runqueue runqueue;
-    bool has_slow_switch; /* a switch also swaps C++ exception state or FPU environments */
+    /* A switch also swaps C++ exception state, FPU environments or thread states. */
+    bool has_slow_switch;
+    bool has_thread_states; /* a switch also swaps registered thread states (thread_state.h) */
 
     uint64_t switches;  /* excluding switches of the current tick */
     bool is_accounting; /* measure the time of each fiber */
@@ -168,13 +170,19 @@ struct weft__cord {
  * The cord of the calling thread. NULL: the thread has not called weft yet. With the initial-exec
  * model, an access is a single load.
  */
-extern __thread weft__cord *weft__cord_self __attribute__((tls_model("initial-exec")));
+extern FOR_POSIX __thread weft__cord *weft__cord_self __attribute__((tls_model("initial-exec")));
 
 /*
  * True in a child of plain fork(2) if the parent had called weft. The memory is a copy of the
  * parent's memory, and no thread can become a cord (fork.h). Hidden visibility makes a read faster.
  */
 extern bool weft__is_copy __attribute__((visibility("hidden")));
+
+/* Update has_slow_switch after one of its conditions has changed. */
+static inline void weft__cord_update_slow_switch(weft__cord *c)
+{
+    c->has_slow_switch = c->cxx != NULL || c->fpu_env_owners > 0 || c->has_thread_states;
+}
 
 /*
  * Make the calling thread a cord. On failure, record an error (see weft__no_cord) and return NULL.

@@ -5,6 +5,7 @@
 #include "core/cord/inbox.h"
 
 #include "core/cord/registry.h"
+#include "core/cord/remote_wait.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -104,20 +105,44 @@ void weft__cord_wake(weft__cord *c)
 }
 
 /*
+ * Push a message. Return whether the caller must wake the cord.
+ *
  * The cord sets is_asleep before it checks its inbox. The sender pushes before it reads is_asleep.
  * All these accesses are sequentially consistent. So the cord finds the message, or the sender
  * finds the cord asleep. If there are several senders, the sender that clears is_asleep wakes the
  * cord.
  */
-void weft__inbox_push(weft__cord *c, weft__remote_msg *msg)
+static inline bool push_must_wake(weft__cord *c, weft__remote_msg *msg)
 {
     atomic_fetch_add_explicit(&c->remote_pending, 1, memory_order_relaxed);
     weft__remote_msg *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
     do {
         msg->next = newest;
     } while (!atomic_compare_exchange_weak(&c->inbox, &newest, msg));
-    if (atomic_load(&c->is_asleep) && atomic_exchange(&c->is_asleep, false))
+    return atomic_load(&c->is_asleep) && atomic_exchange(&c->is_asleep, false);
+}
+
+void weft__inbox_push(weft__cord *c, weft__remote_msg *msg)
+{
+    if (push_must_wake(c, msg))
         weft__cord_wake(c);
+}
+
+/* A signal may have interrupted wake_remote of this thread. So use only type->wake. */
+int weft__cord_post_in_handler(weft__remote_msg *msg)
+{
+    uint32_t index = weft__fiber_cord(msg->fiber);
+    weft__cord *c = weft__registry_acquire(index);
+    if (c == NULL)
+        return -ESRCH;
+    if (push_must_wake(c, msg)) {
+        atomic_store(&c->is_woken, true);
+        weft__backend *b = __atomic_load_n(&c->backend, __ATOMIC_ACQUIRE);
+        if (b != NULL)
+            b->type->wake(b);
+    }
+    weft__registry_release(index);
+    return 0;
 }
 
 /* Return the error for a cord that does not exist. */

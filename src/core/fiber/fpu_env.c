@@ -15,7 +15,7 @@ static void fpu_env_note_owner(weft__cord *c, weft__extras *x, bool is_own)
 {
     x->has_fpu_env = is_own;
     c->fpu_env_owners += is_own ? 1u : -1u;
-    c->has_slow_switch = c->cxx != NULL || c->fpu_env_owners > 0;
+    weft__cord_update_slow_switch(c);
 }
 
 void weft__fpu_env_swap(weft__cord *c, const weft__fiber *from, const weft__fiber *to)

@@ -11,6 +11,7 @@
 #include "core/fiber/fpu_env.h"
 #include "core/lifetime/cancel.h"
 #include "core/lifetime/exit.h"
+#include "core/sched/thread_state.h"
 
 void weft__park(weft__cord *c, weft__fiber *f)
 {
@@ -90,6 +91,7 @@ COLD static void sched_tick(weft__cord *c)
         c->polled_ns = c->last_tick_ns + (c->last_tick_ns - now);
     }
 
+    weft__cord_use_thread_states(c);
     weft__tick_set(c, c->is_shuffled || c->is_accounting ? 1 : c->tick_switches);
     if (UNLIKELY(now >= c->stats.due_ns))
         weft__stats_publish(c);
@@ -143,6 +145,16 @@ static inline weft_value switch_context(weft__cord *c, weft__fiber *to)
     return weft__context_switch(&from->context, &to->context, to->value);
 }
 
+/* Switch, and keep the registered thread states of the waiting fiber on its stack. */
+__attribute__((noinline)) static weft_value switch_with_states(weft__cord *c, weft__fiber *to)
+{
+    weft__saved_states saved;
+    weft__thread_states_save(&saved);
+    weft_value value = switch_context(c, to);
+    weft__thread_states_restore(&saved);
+    return value;
+}
+
 /*
  * The slow path of switch_to(): the tick ends, or the thread has rare state. In one function,
  * switch_to() would need a stack frame. Without this function: snooze +6 % instructions and +8 to
@@ -153,7 +165,7 @@ __attribute__((noinline)) static weft_value switch_slow(weft__cord *c, weft__fib
     count_switch(c);
     if (c->has_slow_switch)
         swap_rare_state(c, c->current, to);
-    return switch_context(c, to);
+    return c->has_thread_states ? switch_with_states(c, to) : switch_context(c, to);
 }
 
 static inline weft_value switch_to(weft__cord *c, weft__fiber *to)
@@ -252,6 +264,8 @@ void weft__switch_away(weft__cord *c)
     if (UNLIKELY(c->has_slow_switch)) {
         swap_rare_state(c, from, to);
         from->live->cxx = (weft__cxx_globals){0};
+        if (c->has_thread_states)
+            weft__thread_states_reset();
     }
     c->current = to;
     /*

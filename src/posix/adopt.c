@@ -1,0 +1,408 @@
+/*
+ * Adoption: set the import slots of a module to hooks, and back. One lock protects all state.
+ *
+ * In the code of this folder, a hooked name would call the hook in libweft-preload. So this folder
+ * calls hooked functions only by REAL().
+ */
+#include "posix/adopt.h"
+
+#include "posix/elf.h"
+#include "posix/hook.h"
+#include "posix/wait.h"
+
+#include <weft/error.h>
+#include <weft/fiber.h>
+#include <weft/posix.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A hooked import slot. */
+typedef struct slot {
+    void **at;
+    void *original; /* the value before the adoption */
+} slot;
+
+/* An adopted module. */
+typedef struct adopted {
+    struct adopted *next;
+    uintptr_t base; /* the address of the module; identifies the module while it is loaded */
+    char *name;     /* its file name; "" for the program */
+    slot *slots;
+    size_t count;
+} adopted;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static adopted *adopted_first;
+static _Atomic(uint64_t) slots_total;
+
+static void adopt_lock(void)
+{
+    static bool is_sorted;
+    REAL(pthread_mutex_lock)(&lock);
+    if (!is_sorted)
+        weft__hooks_sort();
+    is_sorted = true;
+}
+
+static void adopt_unlock(void)
+{
+    REAL(pthread_mutex_unlock)(&lock);
+}
+
+uint64_t weft__adopt_slots(void)
+{
+    return atomic_load(&slots_total);
+}
+
+/*
+ * Modules that are never adopted.
+ */
+
+/* The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. */
+static const char *const excluded_names[] = {
+    "ld-linux", "libc.so",    "libpthread.so", "libdl.so",   "librt.so",    "linux-vdso",
+    "libasan",  "libtsan",    "libubsan",      "liblsan",    "libhwasan",   "libclang_rt",
+    "liburing", "libev.so",   "libcares",      "libweft.so", "libweft-web", "libweft-posix",
+    "libweft-preload",
+};
+
+static bool is_weft(const weft__elf_module *m)
+{
+    return weft__elf_contains(m, (const void *)(uintptr_t)weft_spin);
+}
+
+/*
+ * A memory allocator must not wait with weft, because its caches belong to the thread. So exclude
+ * the module that defines malloc, for example jemalloc.
+ */
+static bool is_excluded(const weft__elf_module *m)
+{
+    const char *name = weft__elf_file_name(m);
+    for (size_t i = 0; i < sizeof excluded_names / sizeof *excluded_names; i++)
+        if (strncmp(name, excluded_names[i], strlen(excluded_names[i])) == 0)
+            return true;
+    bool is_allocator = weft__elf_contains(m, (const void *)(uintptr_t)malloc);
+    return is_weft(m) || (is_allocator && m->path[0] != '\0');
+}
+
+typedef struct import_search {
+    const char *symbol;
+    bool is_found;
+} import_search;
+
+static void match_import(void *context, const char *symbol, void **at)
+{
+    (void)at;
+    import_search *search = context;
+    search->is_found |= strcmp(symbol, search->symbol) == 0;
+}
+
+static bool module_imports(const weft__elf_module *m, const char *symbol)
+{
+    import_search search = {symbol, false};
+    weft__elf_each_slot(m, match_import, &search);
+    return search.is_found;
+}
+
+/*
+ * A module that calls syscall(2) may wait for futexes, which hooks cannot reach. libcrypto calls
+ * syscall(2) only for calls that do not wait.
+ */
+static bool makes_system_calls(const weft__elf_module *m)
+{
+    return strncmp(weft__elf_file_name(m), "libcrypto", strlen("libcrypto")) != 0 &&
+           module_imports(m, "syscall");
+}
+
+/*
+ * One module.
+ */
+
+static bool is_hooked(weft__hook_group group, const weft_adopt_options *o)
+{
+    return group == WEFT__HOOKS_LOCK ? !o->has_no_locks
+                                     : group != WEFT__HOOKS_FILE || o->has_files;
+}
+
+/* The context of slot_adopt. */
+typedef struct adoption {
+    const weft__elf_module *module;
+    const weft_adopt_options *options;
+    adopted *entry;
+    int error;
+} adoption;
+
+static int entry_add_slot(adopted *entry, void **at, void *original)
+{
+    if ((entry->count & (entry->count + 1)) == 0) {
+        slot *more = realloc(entry->slots, 2 * (entry->count + 1) * sizeof *more);
+        if (more == NULL)
+            return -ENOMEM;
+        entry->slots = more;
+    }
+    entry->slots[entry->count++] = (slot){at, original};
+    return 0;
+}
+
+/* Set one slot to its hook. On failure, set error and leave the slot unchanged. */
+static void slot_adopt(void *context, const char *symbol, void **at)
+{
+    adoption *a = context;
+    const weft__hook *h = a->error == 0 ? weft__hook_find(symbol) : NULL;
+    if (h == NULL || !is_hooked(h->group, a->options) || *at == (void *)(uintptr_t)h->fn)
+        return;
+    void *original = *at;
+    a->error = entry_add_slot(a->entry, at, original);
+    if (a->error < 0)
+        return;
+    if (*h->real == NULL) /* a function of another library than libc */
+        *h->real = original;
+    a->error = weft__elf_slot_set(a->module, at, (void *)(uintptr_t)h->fn);
+    a->entry->count -= a->error < 0;
+}
+
+static void entry_free(adopted *entry)
+{
+    free(entry->slots);
+    free(entry->name);
+    free(entry);
+}
+
+static adopted **entry_find(uintptr_t base)
+{
+    adopted **at = &adopted_first;
+    while (*at != NULL && (*at)->base != base)
+        at = &(*at)->next;
+    return at;
+}
+
+/* Restore the slots of a module, and forget the module. Return the number of its slots. */
+static size_t module_disown(const weft__elf_module *m, adopted **at)
+{
+    adopted *entry = *at;
+    size_t count = entry->count;
+    for (size_t i = 0; i < count; i++)
+        (void)weft__elf_slot_set(m, entry->slots[i].at, entry->slots[i].original);
+    *at = entry->next;
+    entry_free(entry);
+    atomic_fetch_sub(&slots_total, count);
+    return count;
+}
+
+/* Adopt one module. Returns the number of its hooked calls, or -errno. */
+static int module_adopt(const weft__elf_module *m, const weft_adopt_options *o)
+{
+    adopted **at = entry_find(m->base);
+    if (*at != NULL)
+        module_disown(m, at);
+    adopted *entry = calloc(1, sizeof *entry);
+    char *name = strdup(weft__elf_file_name(m));
+    if (entry == NULL || name == NULL) {
+        free(entry);
+        free(name);
+        return -ENOMEM;
+    }
+    *entry = (adopted){.next = adopted_first, .base = m->base, .name = name};
+    adoption a = {m, o, entry, 0};
+    weft__elf_each_slot(m, slot_adopt, &a);
+    adopted_first = entry;
+    atomic_fetch_add(&slots_total, entry->count);
+    if (a.error < 0) {
+        module_disown(m, &adopted_first);
+        return a.error;
+    }
+    return (int)entry->count;
+}
+
+/*
+ * A module and the libraries that it needs.
+ */
+
+#define MODULES_MAX 512 /* modules of one adoption; more are ignored */
+
+/* A set of loaded modules. */
+typedef struct module_set {
+    weft__elf_module modules[MODULES_MAX];
+    size_t count;
+} module_set;
+
+static int set_add(const weft__elf_module *m, void *context)
+{
+    module_set *set = context;
+    if (set->count < MODULES_MAX)
+        set->modules[set->count++] = *m;
+    return 0;
+}
+
+static weft__elf_module *set_find(module_set *set, const char *name)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (weft__elf_is_called(&set->modules[i], name))
+            return &set->modules[i];
+    return NULL;
+}
+
+/* The context of a search for all modules that a module needs. */
+typedef struct closure {
+    module_set *loaded;
+    bool is_member[MODULES_MAX];
+    size_t queue[MODULES_MAX];
+    size_t count;
+} closure;
+
+static void closure_add(closure *c, size_t index)
+{
+    if (c->is_member[index])
+        return;
+    c->is_member[index] = true;
+    c->queue[c->count++] = index;
+}
+
+static void closure_add_needed(void *context, const char *name)
+{
+    closure *c = context;
+    const weft__elf_module *m = set_find(c->loaded, name);
+    if (m != NULL && !is_excluded(m))
+        closure_add(c, (size_t)(m - c->loaded->modules));
+}
+
+/* Adopt the module and the libraries that it needs. Returns the number of hooked calls, or -errno. */
+static int closure_adopt(closure *c, const weft__elf_module *m, const weft_adopt_options *o)
+{
+    int total = 0;
+    closure_add(c, (size_t)(m - c->loaded->modules));
+    for (size_t i = 0; i < c->count; i++) {
+        const weft__elf_module *member = &c->loaded->modules[c->queue[i]];
+        if (!o->is_alone)
+            weft__elf_each_needed(member, closure_add_needed, c);
+        int n = module_adopt(member, o);
+        if (n < 0)
+            return n;
+        total += n;
+    }
+    return total;
+}
+
+static int check_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
+{
+    if (is_excluded(m))
+        return weft_fail(-ENOTSUP, "weft_adopt: '%s' contains weft, libc or an allocator",
+                         weft__elf_file_name(m));
+    if (!o->is_forced && makes_system_calls(m))
+        return weft_fail(-ENOTSUP, "weft_adopt: '%s' calls syscall(2), which hooks cannot reach",
+                         weft__elf_file_name(m));
+    return 0;
+}
+
+static int adopt_named(module_set *loaded, const char *name, const weft_adopt_options *o)
+{
+    const weft__elf_module *m = set_find(loaded, name);
+    if (m == NULL)
+        return weft_fail(-ENOENT, "weft_adopt: no module '%s' is loaded", name);
+    int rc = check_adoptable(m, o);
+    if (rc < 0)
+        return rc;
+    closure *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return -ENOMEM;
+    c->loaded = loaded;
+    rc = closure_adopt(c, m, o);
+    free(c);
+    return rc;
+}
+
+static int adopt_each(module_set *loaded, const weft_adopt_options *o)
+{
+    int total = 0;
+    for (size_t i = 0; i < loaded->count; i++) {
+        const weft__elf_module *m = &loaded->modules[i];
+        if (is_excluded(m) || (!o->is_forced && makes_system_calls(m)))
+            continue;
+        int n = module_adopt(m, o);
+        if (n < 0)
+            return n;
+        total += n;
+    }
+    return total;
+}
+
+/* Adopt the named module, or all modules if name is NULL. */
+static int adopt(const char *name, const weft_adopt_options *options)
+{
+    static const weft_adopt_options defaults;
+    const weft_adopt_options *o = options != NULL ? options : &defaults;
+    weft__keep_thread_state();
+    module_set *loaded = malloc(sizeof *loaded);
+    if (loaded == NULL)
+        return -ENOMEM;
+    loaded->count = 0;
+    adopt_lock();
+    weft__elf_each_module(set_add, loaded);
+    int rc = name != NULL ? adopt_named(loaded, name, o) : adopt_each(loaded, o);
+    adopt_unlock();
+    free(loaded);
+    return rc;
+}
+
+int weft_adopt(const char *name, const weft_adopt_options *options)
+{
+    if (name == NULL)
+        return weft_fail(-EINVAL, "weft_adopt: name is NULL");
+    return adopt(name, options);
+}
+
+int weft_adopt_all(const weft_adopt_options *options)
+{
+    return adopt(NULL, options);
+}
+
+static int disown_if_called(const weft__elf_module *m, void *context)
+{
+    if (!weft__elf_is_called(m, context))
+        return 0;
+    adopted **at = entry_find(m->base);
+    return *at != NULL ? 1 + (int)module_disown(m, at) : 0;
+}
+
+int weft_disown(const char *name)
+{
+    if (name == NULL)
+        return weft_fail(-EINVAL, "weft_disown: name is NULL");
+    if (weft__hook_waits_now() > 0)
+        return weft_fail(-EBUSY, "weft_disown: a fiber waits in a hooked call");
+    adopt_lock();
+    int rc = weft__elf_each_module(disown_if_called, (void *)(uintptr_t)name);
+    adopt_unlock();
+    if (rc == 0)
+        return weft_fail(-ENOENT, "weft_disown: no module '%s' is adopted", name);
+    return rc - 1;
+}
+
+/*
+ * libweft-preload.
+ */
+
+/* The context of slot_spare: the module of the slot. */
+static void slot_spare(void *context, const char *symbol, void **at)
+{
+    const weft__hook *h = weft__hook_find(symbol);
+    if (h != NULL && *at == (void *)(uintptr_t)h->fn && *h->real != NULL)
+        (void)weft__elf_slot_set(context, at, *h->real);
+}
+
+static int spare_if_excluded(const weft__elf_module *m, void *context)
+{
+    (void)context;
+    if (is_excluded(m))
+        weft__elf_each_slot(m, slot_spare, (void *)(uintptr_t)m);
+    return 0;
+}
+
+void weft__adopt_spare_weft(void)
+{
+    weft__real_resolve();
+    adopt_lock();
+    weft__elf_each_module(spare_if_excluded, NULL);
+    adopt_unlock();
+}
