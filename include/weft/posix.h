@@ -132,15 +132,14 @@ typedef struct weft_posix_counters {
     uint64_t interrupts; /* hooked calls that ended with EINTR */
 } weft_posix_counters;
 
-/** Read the counters. Use the macro weft_posix_stats. Private. */
+/** Like weft_posix_stats, for a result of size bytes. Private. */
 WEFT_API int weft__posix_stats(weft_posix_counters *out, size_t size);
 
-/*
- * weft_posix_stats(out)
- *
- * Read the counters of the process. Returns 0.
- */
-#define weft_posix_stats(out) weft__posix_stats((out), sizeof *(out))
+/** Read the counters of the process. Returns 0. */
+static inline int weft_posix_stats(weft_posix_counters *out)
+{
+    return weft__posix_stats(out, sizeof *out);
+}
 
 /**
  * Print the adopted modules to a descriptor: the number of hooked calls, and the calls of each module
