@@ -4,7 +4,14 @@
 #include <signal.h>
 #include <syslog.h>
 
-FIXTURE(adopt_program, NULL)
+/* A mutex that a thread locks before it becomes a cord has no known fiber. */
+static void adopt_and_start(void)
+{
+    adopt_program();
+    ck_assert_uint_ne(weft_self(), 0);
+}
+
+FIXTURE(adopt_and_start, NULL)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -549,11 +556,17 @@ static weft_value exit_thread(void *arg)
     pthread_exit(NULL);
 }
 
-/* The main fiber of the thread waits for the mutex when a child ends the thread. */
-static void *end_while_main_waits(void *arg)
+/* A fiber waits for the mutex when its child ends the thread. */
+static weft_value lock_while_child_exits(void *arg)
 {
     weft_spin(exit_thread, NULL);
-    pthread_mutex_lock(&mutex);
+    return pthread_mutex_lock(&mutex);
+}
+
+static void *end_while_fiber_waits(void *arg)
+{
+    weft_spin(lock_while_child_exits, NULL);
+    weft_suspend();
     return arg;
 }
 
@@ -562,7 +575,7 @@ TEST(a_thread_that_ends_leaves_no_waiter)
     if (is_sanitized()) /* pthread_exit in a fiber does not unwind the stack of the thread */
         return;
     pthread_mutex_lock(&mutex);
-    ck_assert_ptr_null(join_thread(start_thread(end_while_main_waits, NULL)));
+    ck_assert_ptr_null(join_thread(start_thread(end_while_fiber_waits, NULL)));
     spin_waiting(lock_and_mark, (void *)"a");
     ck_assert_int_eq(pthread_mutex_unlock(&mutex), 0);
     await_all();
