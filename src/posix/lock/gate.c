@@ -52,19 +52,19 @@ static int gate_pass(const weft__gate *gate, void *lock, const weft__time_limit 
                      weft__lock_waiter *w)
 {
     double delay_s = weft__waiter_is_first(w) ? RETRY_MIN_S : RETRY_MAX_S;
-    int rc;
-    while ((rc = gate->attempt(lock)) == EBUSY) {
+    while (!weft__waiter_is_chosen(w)) {
+        int rc = gate->attempt(lock);
+        if (rc != EBUSY)
+            return rc;
         double left_s = weft__time_left(limit);
         if (left_s <= 0)
             return ETIMEDOUT;
         weft__wake_reason reason = weft__waiter_sleep(w, gate->kind, time_min(delay_s, left_s));
-        if (reason == WEFT__WOKEN_CHOSEN)
-            return 0;
         if (reason == WEFT__WOKEN_TO_PAUSE)
             (void)weft_sleep(PAUSE_S);
         delay_s = retry_delay_next(delay_s, reason);
     }
-    return rc;
+    return 0;
 }
 
 int weft__gate_wait(const weft__gate *gate, void *lock, const weft__time_limit *limit)

@@ -191,6 +191,14 @@ bool weft__waiter_is_first(const weft__lock_waiter *w)
     return is_first;
 }
 
+bool weft__waiter_is_chosen(const weft__lock_waiter *w)
+{
+    weft__waiter_bucket *b = bucket_lock(w->lock);
+    bool is_chosen = w->is_chosen;
+    bucket_unlock(b);
+    return is_chosen;
+}
+
 /* A waiter that stops sleeping stays in the table, see weft__waiter_leave. */
 static bool waiter_withdraw(weft__remote_wait *wait)
 {
@@ -214,14 +222,6 @@ static bool waiter_fall_asleep(weft__lock_waiter *w)
     return !was_woken;
 }
 
-static bool waiter_is_chosen(const weft__lock_waiter *w)
-{
-    weft__waiter_bucket *b = bucket_lock(w->lock);
-    bool is_chosen = w->is_chosen;
-    bucket_unlock(b);
-    return is_chosen;
-}
-
 weft__wake_reason weft__waiter_sleep(weft__lock_waiter *w, const weft__wait_kind *kind,
                                      double timeout_s)
 {
@@ -233,7 +233,7 @@ weft__wake_reason weft__waiter_sleep(weft__lock_waiter *w, const weft__wait_kind
         if (has_scope)
             (void)weft_scope_close(&scope);
     }
-    if (waiter_is_chosen(w))
+    if (weft__waiter_is_chosen(w))
         return WEFT__WOKEN_CHOSEN;
     if (value == -EDEADLK)
         return WEFT__WOKEN_BY_DEADLOCK;

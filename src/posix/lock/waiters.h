@@ -78,6 +78,9 @@ void weft__waiter_join(weft__lock_waiter *w, const void *lock, sem_t *thread);
 /* Remove a waiter, before its frame ends. Return whether the waiter was chosen. */
 bool weft__waiter_leave(weft__lock_waiter *w);
 
+/* Return whether the waiter was chosen. */
+bool weft__waiter_is_chosen(const weft__lock_waiter *w);
+
 /* Return whether the waiter is the first one of its lock. */
 bool weft__waiter_is_first(const weft__lock_waiter *w);
 
