@@ -188,7 +188,7 @@ struct weft__fiber {
             bool is_shutdown : 1;         /* stopped because its parent ended */
             bool is_restarting : 1;       /* will run again after its end */
             bool is_interrupted : 1;      /* its operation will return interrupt_code */
-            bool was_interrupted : 1;     /* its last operation was aborted */
+            bool was_interrupted : 1;     /* its last wait was aborted */
             bool is_closing : 1;          /* its children are being ended, including new children */
             bool is_daemon : 1;           /* weft_suspend in main does not wait for this fiber */
             bool is_unawaited : 1;        /* its value is discarded (weft_go, weft_after) */

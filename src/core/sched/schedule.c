@@ -164,7 +164,7 @@ int weft_interrupt(weft_fiber fiber, int code)
     if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new)
         return -EBUSY;
     if (kind->leave(f)) {
-        weft__wake(c, f, code, WEFT__TAIL);
+        weft__wake_aborted(c, f, code, WEFT__TAIL);
     } else {
         f->is_interrupted = true;
         f->live->interrupt_code = code;
