@@ -159,3 +159,25 @@ WRITERS_TEST(a_write_that_gets_a_raised_error_at_the_lock_fails_the_queued_write
 {
     abort_at_lock(l, raise_in_fiber, 0, -EPROTO);
 }
+
+/* The transport has output that it could not send yet. The stream itself has none. */
+TEST(a_tls_stream_with_unsent_output_is_not_closed_where_switching_is_forbidden)
+{
+    writers_link l;
+    fill_unit();
+    open_tls_over_pair(&l);
+    part_writer part = {.stream = &l.near};
+    weft_fiber a = spin_waiting(write_part, &part);
+    ck_assert_int_eq(cancel_and_await(a), -ECANCELED);
+    ck_assert_int_gt(part.taken, 0);
+    expect_close_refused(&l);
+    rest_reader rest = {.far = &l.far, .at = UNIT_BYTES - (size_t)part.taken};
+    memset(unit, 'A', UNIT_BYTES); /* the part has no newline */
+    weft_fiber reader = weft_spin(read_rest, &rest);
+    ck_assert_int_eq(weft_stream_flush(&l.near), 0);
+    ck_assert_int_eq(weft_await(reader), 0);
+    ck_assert_int_eq(weft_stream_close(&l.near), 0);
+    ck_assert_int_eq(weft_stream_close(&l.far), 0);
+    free_tls();
+    assert_nothing_pending();
+}
