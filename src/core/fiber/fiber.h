@@ -42,8 +42,12 @@ typedef struct weft__wait_kind {
     bool is_open;            /* weft_schedule may end the wait */
     bool is_for_fiber;       /* wait_object is the awaited fiber */
     bool is_uninterruptible; /* not even a deadlock ends the wait; other threads use the frame */
-    bool is_accept;          /* the fiber waits for connections */
-    bool is_for_children;    /* the fiber has returned, and waits until its children have ended */
+    /*
+     * weft_interrupt does not end the wait. A deadline or a deadlock does.
+     */
+    bool ignores_interrupts;
+    bool is_accept;       /* the fiber waits for connections */
+    bool is_for_children; /* the fiber has returned, and waits until its children have ended */
     /*
      * The call is over, and waits until the kernel or another thread has released its memory.
      */

@@ -15,7 +15,7 @@
 
 static const weft__wait_kind waits_to_write = {"its turn to write to a stream",
                                                .leave = weft__waitq_abort_wait};
-static const weft__wait_kind waits_for_users = {"the users of a stream",
+static const weft__wait_kind waits_for_users = {"the users of a stream", .ignores_interrupts = true,
                                                 .leave = weft__waitq_abort_wait};
 
 /*
