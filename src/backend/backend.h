@@ -336,8 +336,11 @@ typedef struct weft__backend_type {
      * Discard the cached state of a descriptor number that now belongs to another file
      * (fd_generation.h). End the operations that wait on the earlier file with -EBADF. NULL: the
      * backend caches no state.
+     *
+     * Returns 0, or:
+     * -EBUSY if a worker thread still uses the descriptor
      */
-    void (*forget_fd)(weft__backend *b, int fd);
+    int (*forget_fd)(weft__backend *b, int fd);
 
     /*
      * Prepare a descriptor for use by another thread. Discard its cached state and its registration
