@@ -31,7 +31,7 @@ static struct {
     bool has_no_nosignal;     /* as before Linux 6.18: writes with RWF_NOSIGNAL give -EOPNOTSUPP */
     unsigned read_bytes_max;  /* of one READ, as for a file partly in the page cache; 0: no limit */
     bool is_full_after_reads; /* after a call that submits READs the submission queue is full */
-    int fd_closed_after_reads; /* closed by another thread after a call that submits READs; 0: none */
+    int fd_closed_after_reads; /* another thread closes it after READs are submitted; 0: none */
 } ring_limits;
 
 /* Observations about the ring of the calling thread. */
