@@ -30,10 +30,7 @@ static void own_fpu_env(bool on)
 
 static int deferred; /* deferred functions that have not run yet */
 
-static void count_deferred(void *arg)
-{
-    deferred--;
-}
+CALLBACK(count_deferred, deferred--)
 
 static void defer_count(void)
 {

@@ -143,15 +143,8 @@ TEST_FAULTS(deadlines_and_sleeps_work_with_any_fault)
 
 static int defers_run, values_destroyed;
 
-static void count_defer(void *arg)
-{
-    defers_run++;
-}
-
-static void count_destroyed(void *value)
-{
-    values_destroyed++;
-}
+CALLBACK(count_defer, defers_run++)
+CALLBACK(count_destroyed, values_destroyed++)
 
 typedef struct owner {
     weft_key key;

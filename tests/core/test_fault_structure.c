@@ -14,11 +14,7 @@ static weft_value fail_then_succeed(void *arg)
     return --*left >= 0 ? weft_fail(-EPROTO, "%d more", *left) : 0;
 }
 
-static weft_value suspend_with_child(void *arg)
-{
-    weft_spin(suspend, NULL);
-    return weft_suspend();
-}
+FIBER_DO(suspend_with_child, weft_spin(suspend, NULL), weft_suspend())
 
 /* More restarts than one allocation can record. */
 enum { FAILURES = 20 };
@@ -268,11 +264,7 @@ TEST_FAULTS(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
 static weft_event event;
 
 FIBER(wait_event, weft_event_wait(&event))
-
-static void *set_event(void *arg)
-{
-    return as_arg(weft_event_set(&event));
-}
+THREAD(set_event, weft_event_set(&event))
 
 /* Set the event from another thread while a fiber waits, and while none waits. */
 TEST_FAULTS(an_event_is_set_from_another_thread_or_the_call_fails)

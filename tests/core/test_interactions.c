@@ -105,9 +105,8 @@ static weft_value select_two(void *arg)
     return weft_select_fibers(arg, 2, &out);
 }
 
-/* P37, P64 */
 TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
-{
+{ /* P37, P64 */
     weft_fiber f[2] = {spin_suspended(), spin_waiting(suspend_then_shield, NULL)};
     weft_fiber waiter = spin_waiting(select_two, f);
     ck_assert_int_eq(weft_schedule(f[0], 0), 0);
@@ -123,9 +122,8 @@ static weft_value read_eight(void *arg)
     return weft_read_full(*(int *)arg, bytes, sizeof bytes);
 }
 
-/* P64 */
 TEST(an_interrupted_read_full_returns_the_error)
-{
+{ /* P64 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber f = spin_waiting(read_eight, &fd[0]);
@@ -242,9 +240,8 @@ static weft_value work_in_a_shield(void *arg)
     return (weft_value)arg;
 }
 
-/* T43 */
 TEST(a_shield_delays_a_cancel_until_its_end)
-{
+{ /* T43 */
     weft_fiber f = spin_waiting(work_in_a_shield, NULL);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_cancel(f), 0);
@@ -278,10 +275,7 @@ TEST(a_sleep_past_the_end_of_the_clock_never_ends)
     ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
 }
 
-static void schedule_while_idle(void *arg)
-{
-    weft_schedule(*(weft_fiber *)arg, 6);
-}
+CALLBACK(schedule_while_idle, weft_schedule(*(weft_fiber *)arg, 6))
 
 /* P13, P10: another fiber must wait for an external event. Otherwise this would be a deadlock. */
 TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
@@ -294,9 +288,8 @@ TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
     ck_assert_int_eq(weft_terminate(daemon, INFINITY), 0);
 }
 
-/* P15 */
 TEST(the_counter_of_operations_is_not_reset_when_it_is_read)
-{
+{ /* P15 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     uint64_t before = stats().ops;

@@ -147,11 +147,7 @@ TEST_PROGRAM(exit_in_a_deep_tree_needs_no_deep_stack, 7, "")
     return (int)weft_await(weft_spin(exit_in_descendant, NULL));
 }
 
-static weft_value print_at_end(void *arg)
-{
-    weft_defer(print_stderr_arg, arg);
-    return weft_suspend();
-}
+FIBER_DO(print_at_end, weft_defer(print_stderr_arg, arg), weft_suspend())
 
 TEST_PROGRAM(a_child_process_that_exits_does_not_end_its_parents_fibers, 3, "once ")
 { /* P76 */

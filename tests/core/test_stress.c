@@ -66,9 +66,8 @@ static weft_value snooze_often(void *arg)
     return 0;
 }
 
-/* T2 */
 TEST(a_hundred_fibers_snooze_thousands_of_times_and_all_finish)
-{
+{ /* T2 */
     const int times = reduced_count(10000);
     for (int i = 0; i < 100; i++)
         REQUIRE(weft_go(snooze_often, as_arg(times)) == 0);
@@ -86,9 +85,8 @@ static weft_value sleep_and_count(void *arg)
     return 0;
 }
 
-/* T16 */
 TEST(no_sleeping_fiber_is_lost)
-{
+{ /* T16 */
     for (int i = 0; i < 3000; i++)
         REQUIRE(weft_go(sleep_and_count, as_arg(random_below(128))) == 0);
     ck_assert_int_eq(weft_await_children(), 0);
@@ -96,9 +94,8 @@ TEST(no_sleeping_fiber_is_lost)
     assert_nothing_left();
 }
 
-/* P43 */
 TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
-{
+{ /* P43 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
     size_t before = resident_pages();
@@ -112,9 +109,8 @@ TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
     assert_nothing_left();
 }
 
-/* P43 */
 TEST(a_hundred_scopes_can_be_cancelled_in_sequence)
-{
+{ /* P43 */
     for (int i = 0; i < 100; i++) {
         weft_scope scope;
         ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);

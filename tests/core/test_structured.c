@@ -37,9 +37,8 @@ static weft_value defer_set_and_spin(void *arg)
     return 1;
 }
 
-/* T36 */
 TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
-{
+{ /* T36 */
     weft_key key = weft_key_new(mark_arg);
     weft_fiber f = weft_spin(defer_set_and_spin, &key);
     ck_assert_int_eq(weft_await(f), 1);
@@ -86,11 +85,7 @@ TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
     }
 }
 
-static void spin_from_destructor(void *value)
-{
-    ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0);
-}
-
+CALLBACK(spin_from_destructor, ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0))
 FIBER(set_local, weft_local_set(*(weft_key *)arg, arg))
 
 static weft_value park_ending_child(void *arg)
@@ -187,11 +182,7 @@ TEST(a_restarted_fiber_has_an_empty_mailbox_and_a_new_first_value)
     ck_assert_int_eq(weft_await(f), 3);
 }
 
-static weft_value spin_slow_child(void *arg)
-{
-    *(weft_fiber *)arg = weft_spin(suspend_then_shield, NULL);
-    return weft_suspend();
-}
+FIBER_DO(spin_slow_child, *(weft_fiber *)arg = weft_spin(suspend_then_shield, NULL), weft_suspend())
 
 static weft_value restart_other(void *arg)
 {
@@ -255,11 +246,7 @@ static weft_value exit_with_3(void *arg)
     return 0;
 }
 
-static weft_value fail_when_cancelled(void *arg)
-{
-    weft_suspend();
-    return weft_fail(-EIO, "in the clean-up");
-}
+FIBER_DO(fail_when_cancelled, weft_suspend(), weft_fail(-EIO, "in the clean-up"))
 
 static int exit_while_main_awaits_its_children(void)
 {
@@ -278,11 +265,7 @@ TEST(exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for)
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 0);
 }
 
-static weft_value print_at_end(void *arg)
-{
-    weft_defer(print_stderr_arg, arg);
-    return weft_sleep(INFINITY);
-}
+FIBER_DO(print_at_end, weft_defer(print_stderr_arg, arg), weft_sleep(INFINITY))
 
 /* T43: a daemon is cancelled like all fibers, and its cleanup runs. */
 TEST_PROGRAM(a_daemon_is_ended_with_the_process, 3, "ended")

@@ -169,12 +169,42 @@ static inline void *join_thread(pthread_t thread)
     return result;
 }
 
+/* clang-format off */
 /* Define a function for fibers, which returns an expression of arg. */
 #define FIBER(name, expression)                                      \
     static inline weft_value name(void *arg __attribute__((unused))) \
     {                                                                \
         return (weft_value)(expression);                             \
     }
+
+/* Define a function for fibers, which executes a statement and then returns an expression. */
+#define FIBER_DO(name, statement, expression)                        \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        statement;                                                   \
+        return (weft_value)(expression);                             \
+    }
+
+/* The same for functions of threads. The result is a number. */
+#define THREAD(name, expression)                                \
+    static inline void *name(void *arg __attribute__((unused))) \
+    {                                                           \
+        return (void *)(weft_value)(expression);                \
+    }
+#define THREAD_DO(name, statement, expression)                  \
+    static inline void *name(void *arg __attribute__((unused))) \
+    {                                                           \
+        statement;                                              \
+        return (void *)(weft_value)(expression);                \
+    }
+
+/* Define a function without a result, for weft_defer and for other hooks. */
+#define CALLBACK(name, statement)                              \
+    static inline void name(void *arg __attribute__((unused))) \
+    {                                                          \
+        statement;                                             \
+    }
+/* clang-format on */
 
 /* Fibers with one simple task. */
 

@@ -77,16 +77,8 @@ TEST(only_another_cord_that_was_started_can_be_joined_or_cancelled)
 static atomic_int cleanups;
 static int order[3];
 
-static void record_end(void *arg)
-{
-    order[atomic_fetch_add(&cleanups, 1)] = (int)(intptr_t)arg;
-}
-
-static weft_value wait_with_cleanup(void *arg)
-{
-    weft_defer(record_end, arg);
-    return weft_sleep(INFINITY);
-}
+CALLBACK(record_end, order[atomic_fetch_add(&cleanups, 1)] = (int)(intptr_t)arg)
+FIBER_DO(wait_with_cleanup, weft_defer(record_end, arg), weft_sleep(INFINITY))
 
 static weft_value run_with_two_children(void *arg)
 {
@@ -156,11 +148,7 @@ TEST(a_deadline_an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord)
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
 
-static weft_value join_when_cancelled(void *arg)
-{
-    weft_sleep(INFINITY);
-    return weft_cord_join(arg_id(arg));
-}
+FIBER_DO(join_when_cancelled, weft_sleep(INFINITY), weft_cord_join(arg_id(arg)))
 
 TEST(a_joiner_cancelled_before_or_during_the_join_cancels_the_cord_and_waits_for_its_end)
 {

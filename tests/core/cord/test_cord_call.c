@@ -151,11 +151,7 @@ TEST(a_thread_without_fibers_may_spin_and_tell)
     ck_assert_ptr_null(join_thread(thread));
 }
 
-static weft_value fail_in_child(void *arg)
-{
-    weft_spin(fail_with, arg);
-    return weft_sleep(INFINITY);
-}
+FIBER_DO(fail_in_child, weft_spin(fail_with, arg), weft_sleep(INFINITY))
 
 TEST(a_call_returns_the_error_of_the_fiber_or_its_child_and_the_cord_continues)
 {
@@ -284,11 +280,7 @@ static weft_value sum_of_copy(void *arg)
     return numbers[0] + numbers[1];
 }
 
-static weft_value block_thread(void *arg)
-{
-    sem_wait(&may_continue);
-    return *(int *)arg;
-}
+FIBER_DO(block_thread, sem_wait(&may_continue), *(int *)arg)
 
 TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
 {

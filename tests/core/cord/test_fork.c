@@ -329,11 +329,7 @@ static void fork_in_cleanup(void *arg)
         atexit(end_before_leak_check);
 }
 
-static weft_value fork_when_ending(void *arg)
-{
-    weft_defer(fork_in_cleanup, arg);
-    return 7;
-}
+FIBER_DO(fork_when_ending, weft_defer(fork_in_cleanup, arg), 7)
 
 TEST(the_cleanup_of_a_cord_can_fork)
 {

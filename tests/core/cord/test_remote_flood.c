@@ -26,11 +26,7 @@ static weft_value join_meanwhile(pthread_t thread)
 static weft_fiber target; /* the target of the threads; set before they start */
 static size_t ran_count;  /* number of remote fibers that have run */
 
-static weft_value count_remote_run(void *arg)
-{
-    ran_count++;
-    return 0;
-}
+FIBER_DO(count_remote_run, ran_count++, 0)
 
 /* Spin up to arg remote fibers, until one is refused. Return the number of created ones. */
 static void *spin_fibers(void *arg)

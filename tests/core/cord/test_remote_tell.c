@@ -28,10 +28,7 @@ static weft_value message_of(weft_value sender, weft_value n)
     return sender * 1000000 + n;
 }
 
-static void *tell_once(void *arg)
-{
-    return as_arg(weft_tell(receiver, (weft_value)arg));
-}
+THREAD(tell_once, weft_tell(receiver, (weft_value)arg))
 
 static void *tell_all(void *arg)
 {
@@ -266,9 +263,8 @@ static void *tell_while_cancelled(void *arg)
     return as_arg(rc);
 }
 
-/* T40 */
 TEST(a_cancelled_fiber_does_not_wait_for_a_reply)
-{
+{ /* T40 */
     receiver = weft_self();
     weft_mailbox_set_bound(1);
     ck_assert_int_eq((weft_value)join_thread(start_thread(tell_while_cancelled, NULL)), -ECANCELED);

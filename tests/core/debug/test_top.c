@@ -109,11 +109,7 @@ TEST(a_share_decays_while_its_fiber_waits)
     ck_assert(info_of(f).cpu_s == time);
 }
 
-static weft_value burn_and_end(void *arg)
-{
-    burn(0.01);
-    return (weft_value)arg;
-}
+FIBER_DO(burn_and_end, burn(0.01), arg)
 
 TEST(a_new_fiber_does_not_have_the_share_of_a_previous_fiber)
 {

@@ -49,9 +49,8 @@ static void schedule_receiver(weft_value value)
     let_run();
 }
 
-/* P49 */
 TEST(messages_arrive_in_the_order_in_which_they_were_sent)
-{
+{ /* P49 */
     weft_fiber self = weft_self();
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(weft_tell(self, i), 0);
@@ -62,9 +61,8 @@ TEST(messages_arrive_in_the_order_in_which_they_were_sent)
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 
-/* P49 */
 TEST(messages_sent_before_the_fiber_runs_are_stored)
-{
+{ /* P49 */
     weft_fiber f = weft_spin(receive_one, NULL);
     ck_assert_int_eq(weft_tell(f, 7), 0);
     ck_assert_int_eq(weft_mailbox_count(f), 1);
@@ -75,9 +73,8 @@ TEST(messages_sent_before_the_fiber_runs_are_stored)
     ck_assert_int_eq(weft_await(f), 8);
 }
 
-/* P49 */
 TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
-{
+{ /* P49 */
     weft_fiber f = spin_waiting(receive_one, NULL);
     weft_info info;
     ck_assert_int_eq(weft_info_of(f, &info), 0);
@@ -89,9 +86,8 @@ TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
     ck_assert_int_eq(weft_await(f), 5);
 }
 
-/* P49 */
 TEST(an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail)
-{
+{ /* P49 */
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_tell(self, -EIO), -EINVAL);
     ck_assert_error(-EINVAL, "weft_tell: value -5 is an error code");
@@ -134,9 +130,8 @@ TEST(telling_a_fiber_that_has_ended_is_refused)
     ck_assert_int_eq(weft_tell(0, 1), -ESRCH);
 }
 
-/* P50 */
 TEST(all_available_messages_are_received_without_waiting)
-{
+{ /* P50 */
     weft_value out[5] = {0};
     ck_assert_uint_eq(weft_receive_all(out, 5), 0);
     for (int i = 1; i <= 7; i++)
@@ -157,11 +152,7 @@ static void drain_mailbox(void *arg)
     *(size_t *)arg = weft_receive_all(out, 8);
 }
 
-static weft_value drain_at_the_end(void *arg)
-{
-    weft_defer(drain_mailbox, arg);
-    return weft_suspend();
-}
+FIBER_DO(drain_at_the_end, weft_defer(drain_mailbox, arg), weft_suspend())
 
 static weft_value receive_in_cleanup(void *arg)
 {
@@ -173,9 +164,8 @@ static weft_value receive_in_cleanup(void *arg)
     return rc;
 }
 
-/* P50, T41 */
 TEST(an_ending_fiber_can_still_receive_its_messages)
-{
+{ /* P50, T41 */
     size_t drained = 0;
     weft_value sixth = 0;
     weft_fiber f[2] = {weft_spin(drain_at_the_end, &drained),
@@ -191,9 +181,8 @@ TEST(an_ending_fiber_can_still_receive_its_messages)
     ck_assert_int_eq(sixth, -ECANCELED);
 }
 
-/* P51 */
 TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
-{
+{ /* P51 */
     receiver = spin_waiting(receive_when_scheduled, as_arg(2));
     spin_tellers(5, NULL);
     ck_assert_trail("t1 t2 ");
@@ -216,9 +205,8 @@ static weft_value change_bound(void *arg)
     return out[0] * 100000 + out[1] * 10000 + out[2] * 1000 + out[3] * 100 + out[4] * 10 + out[5];
 }
 
-/* P51 */
 TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
-{
+{ /* P51 */
     size_t taken = 0;
     receiver = spin_waiting(change_bound, &taken);
     spin_tellers(6, NULL);
@@ -280,9 +268,8 @@ static weft_value receive_in_the_second_run(void *arg)
     return v;
 }
 
-/* P30, P51 */
 TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
-{
+{ /* P30, P51 */
     int runs = 0;
     receiver = spin_waiting(receive_in_the_second_run, &runs);
     spin_tellers(5, NULL);
@@ -371,11 +358,7 @@ static weft_value tell_in_cleanup(void *arg)
     return 0;
 }
 
-static weft_value spin_child_that_tells(void *arg)
-{
-    weft_spin(tell_in_cleanup, arg);
-    return weft_suspend();
-}
+FIBER_DO(spin_child_that_tells, weft_spin(tell_in_cleanup, arg), weft_suspend())
 
 TEST(children_can_tell_a_fiber_that_waits_for_their_end)
 {

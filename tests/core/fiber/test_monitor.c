@@ -177,11 +177,7 @@ TEST(monitoring_self_or_an_unknown_fiber_is_refused)
     ck_assert_int_eq(weft_monitor(0), -ESRCH);
 }
 
-static weft_value monitor_and_suspend(void *arg)
-{
-    weft_monitor(arg_id(arg));
-    return weft_suspend();
-}
+FIBER_DO(monitor_and_suspend, weft_monitor(arg_id(arg)), weft_suspend())
 
 TEST(a_monitor_that_ends_first_has_no_effect)
 {

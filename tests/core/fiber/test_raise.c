@@ -17,12 +17,7 @@ static void open_pipe_and_spin_awaited(void)
 FIBER(read_pipe, read_byte(&pipe_fd[0]))
 FIBER(await_other, weft_await(awaited))
 FIBER(await_any_other, weft_await_any(&awaited, 1, NULL))
-
-static weft_value await_own_children(void *arg)
-{
-    weft_spin(suspend, NULL);
-    return weft_await_children();
-}
+FIBER_DO(await_own_children, weft_spin(suspend, NULL), weft_await_children())
 
 /* One function for each kind of wait. */
 static weft_fn *const waits[] = {suspend,     sleep_forever,   read_pipe,
@@ -199,16 +194,8 @@ static weft_value spin_child_and_return(void *arg)
     return (weft_value)arg;
 }
 
-static void store_sleep_result(void *arg)
-{
-    *(weft_value *)arg = weft_sleep(INFINITY);
-}
-
-static weft_value defer_sleep(void *arg)
-{
-    weft_defer(store_sleep_result, arg);
-    return spin_child_and_return(as_arg(1));
-}
+CALLBACK(store_sleep_result, *(weft_value *)arg = weft_sleep(INFINITY))
+FIBER_DO(defer_sleep, weft_defer(store_sleep_result, arg), spin_child_and_return(as_arg(1)))
 
 TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
 { /* P64, P19 */
@@ -223,11 +210,7 @@ TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
     ck_assert_int_eq(rc, -EIO);
 }
 
-static weft_value raise_in_self_and_return(void *arg)
-{
-    weft_raise(weft_self(), -EIO, "too late");
-    return (weft_value)arg;
-}
+FIBER_DO(raise_in_self_and_return, weft_raise(weft_self(), -EIO, "too late"), arg)
 
 static weft_value spin_failing_child_and_return(void *arg)
 {

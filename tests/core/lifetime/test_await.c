@@ -165,11 +165,7 @@ static void clean_up_slowly(void *arg)
     mark(arg);
 }
 
-static weft_value suspend_with_slow_end(void *arg)
-{
-    weft_defer(clean_up_slowly, arg);
-    return weft_suspend();
-}
+FIBER_DO(suspend_with_slow_end, weft_defer(clean_up_slowly, arg), weft_suspend())
 
 TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
 { /* P35 */

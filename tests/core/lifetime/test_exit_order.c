@@ -34,11 +34,7 @@ static void sleep_and_await(void *arg)
     mark("cleaned up ");
 }
 
-static weft_value defer_work(void *arg)
-{
-    weft_defer(sleep_and_await, as_arg(12));
-    return (weft_value)arg;
-}
+FIBER_DO(defer_work, weft_defer(sleep_and_await, as_arg(12)), arg)
 
 TEST(a_deferred_call_may_sleep_spin_and_await)
 { /* P17 */
@@ -56,11 +52,7 @@ static void block_twice(void *arg)
     mark("done");
 }
 
-static weft_value defer_blocking(void *arg)
-{
-    weft_defer(block_twice, NULL);
-    return weft_suspend();
-}
+FIBER_DO(defer_blocking, weft_defer(block_twice, NULL), weft_suspend())
 
 TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
 { /* T38, P24 */
@@ -124,16 +116,8 @@ TEST_PROGRAM(a_fiber_spun_under_an_ending_parent_or_main_is_ended_too, 9, "")
     return (int)spin_children_that_spin(as_arg(3));
 }
 
-static void attach_to_self(void *arg)
-{
-    ck_assert_int_eq(weft_attach(arg_id(arg), weft_self()), -EINVAL);
-}
-
-static weft_value defer_attaching(void *arg)
-{
-    weft_defer(attach_to_self, arg);
-    return 0;
-}
+CALLBACK(attach_to_self, ck_assert_int_eq(weft_attach(arg_id(arg), weft_self()), -EINVAL))
+FIBER_DO(defer_attaching, weft_defer(attach_to_self, arg), 0)
 
 TEST(no_fiber_can_be_attached_to_an_ending_fiber)
 { /* P27 */

@@ -135,11 +135,7 @@ TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
     ck_assert_trail("block fiber block fiber queued ");
 }
 
-static weft_value store_value_then_snooze(void *arg)
-{
-    *(weft_value *)arg = weft_suspend();
-    return weft_snooze();
-}
+FIBER_DO(store_value_then_snooze, *(weft_value *)arg = weft_suspend(), weft_snooze())
 
 TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
 { /* P24 */
@@ -165,11 +161,7 @@ static weft_value sleep_while_cancelled(void *arg)
     return 1;
 }
 
-static weft_value set_flag(void *arg)
-{
-    *(bool *)arg = true;
-    return 0;
-}
+FIBER_DO(set_flag, *(bool *)arg = true, 0)
 
 static weft_value ignore_cancellation_for_a_while(void *arg)
 {
@@ -247,13 +239,7 @@ TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
 
 FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
 FIBER(await_any_stored, weft_await_any(arg, 1, NULL))
-
-static weft_value await_own_children(void *arg)
-{
-    weft_spin(suspend, NULL);
-    return weft_await_children();
-}
-
+FIBER_DO(await_own_children, weft_spin(suspend, NULL), weft_await_children())
 FIBER(restart_stored_fiber, weft_restart(*(weft_fiber *)arg))
 
 static const struct {
@@ -357,11 +343,7 @@ static weft_value time_out_and_terminate(void *arg)
     return 7;
 }
 
-static weft_value terminate_until_stopped(void *arg)
-{
-    terminate_cancelled(arg);
-    return 0;
-}
+FIBER_DO(terminate_until_stopped, terminate_cancelled(arg), 0)
 
 TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
 {

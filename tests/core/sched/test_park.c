@@ -73,11 +73,7 @@ static weft_value park_starter(void *arg)
     return 0;
 }
 
-static weft_value unpark_fiber(void *arg)
-{
-    mark("unparks ");
-    return weft_unpark(arg_id(arg));
-}
+FIBER_DO(unpark_fiber, mark("unparks "), weft_unpark(arg_id(arg)))
 
 TEST(a_fiber_can_be_parked_while_it_starts_another)
 { /* P14 */

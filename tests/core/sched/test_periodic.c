@@ -20,11 +20,7 @@ static void note_run(void)
 }
 
 /* arg is the duration of the run in milliseconds. */
-static weft_value run_for_ms(void *arg)
-{
-    note_run();
-    return arg != NULL ? weft_sleep((double)(intptr_t)arg * 1e-3) : 0;
-}
+FIBER_DO(run_for_ms, note_run(), arg != NULL ? weft_sleep((double)(intptr_t)arg * 1e-3) : 0)
 
 /*
  * Assert the time of a run. On sim it is exact, because only clock reads and switches advance time.
@@ -37,11 +33,7 @@ static void assert_ran_at(size_t i, double seconds)
         ck_assert_double_le(runs[i], seconds + 5e-5);
 }
 
-static weft_value note_run_and_return(void *arg)
-{
-    note_run();
-    return (weft_value)arg;
-}
+FIBER_DO(note_run_and_return, note_run(), arg)
 
 TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
 {
@@ -180,11 +172,7 @@ TEST(ticks_are_at_multiples_of_the_period)
         ck_assert_uint_eq(runs_count, 10);
 }
 
-static weft_value note_tick(void *arg)
-{
-    *(double *)arg = weft_now() - begin;
-    return 0;
-}
+FIBER_DO(note_tick, *(double *)arg = weft_now() - begin, 0)
 
 /*
  * P47: the period is not a whole number of nanoseconds. An error of a third of a nanosecond per

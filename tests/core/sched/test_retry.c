@@ -139,16 +139,8 @@ TEST(the_deadline_of_a_scope_ends_the_attempts)
     }
 }
 
-static weft_value count_and_sleep(void *calls)
-{
-    ++*(int *)calls;
-    return weft_sleep(INFINITY);
-}
-
-static weft_value retry_sleep(void *calls)
-{
-    return weft_retry(count_and_sleep, calls, &(weft_retry_options){.first_s = 1e-6});
-}
+FIBER_DO(count_and_sleep, ++*(int *)arg, weft_sleep(INFINITY))
+FIBER(retry_sleep, weft_retry(count_and_sleep, arg, &(weft_retry_options){.first_s = 1e-6}))
 
 TEST(a_cancellation_during_the_call_is_not_retried)
 {

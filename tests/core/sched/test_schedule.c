@@ -103,11 +103,7 @@ TEST(suspend_returns_the_value_of_schedule_and_a_value_never_replaces_an_error)
     }
 }
 
-static weft_value schedule_main(void *arg)
-{
-    weft_schedule(weft_main(), (weft_value)arg);
-    return 0;
-}
+FIBER_DO(schedule_main, weft_schedule(weft_main(), (weft_value)arg), 0)
 
 TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
 { /* P8 */
@@ -150,11 +146,7 @@ TEST(suspend_in_main_waits_until_all_fibers_except_daemons_have_ended)
     ck_assert_trail("work daemon ended");
 }
 
-static weft_value store_own_state(void *arg)
-{
-    *(weft_state *)arg = weft_state_of(weft_self());
-    return weft_suspend();
-}
+FIBER_DO(store_own_state, *(weft_state *)arg = weft_state_of(weft_self()), weft_suspend())
 
 TEST(other_fibers_can_query_the_state)
 { /* P9 */

@@ -170,11 +170,7 @@ TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
     ck_assert_int_eq(weft_await(f), 2);
 }
 
-static weft_value mark_first_value(void *arg)
-{
-    mark("ran");
-    return weft_first_value();
-}
+FIBER_DO(mark_first_value, mark("ran"), weft_first_value())
 
 TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
 { /* P4, T3 */

@@ -312,11 +312,7 @@ static weft_value accept_until_cancelled(void *arg)
     return rc;
 }
 
-static weft_value shut_down_soon(void *arg)
-{
-    weft_sleep(0.001);
-    return weft_shutdown_all(60);
-}
+FIBER_DO(shut_down_soon, weft_sleep(0.001), weft_shutdown_all(60))
 
 TEST(accepting_fibers_are_cancelled_first_also_the_loop_of_an_ancestor)
 {
@@ -363,10 +359,7 @@ TEST(started_cords_are_cancelled_and_awaited)
     }
 }
 
-static void *install_in_thread(void *arg)
-{
-    return as_arg(weft_shutdown_on_signals(1));
-}
+THREAD(install_in_thread, weft_shutdown_on_signals(1))
 
 TEST(only_the_main_thread_can_install_shutdown_on_signals)
 {
@@ -620,11 +613,7 @@ static void sleep_in_defer(void *arg)
         weft_sleep(INFINITY);
 }
 
-static weft_value end_with_slow_defer(void *arg)
-{
-    weft_defer(sleep_in_defer, arg);
-    return 0;
-}
+FIBER_DO(end_with_slow_defer, weft_defer(sleep_in_defer, arg), 0)
 
 /* Simulate a signal while the scheduler changes a record: live and the lists are invalid. */
 TEST_SIGNALLED_PRINTS(the_report_after_the_grace_time_reads_only_fiber_records, SIGTERM, 1,
@@ -688,11 +677,7 @@ TEST_SIGNALLED_PRINTS(the_grace_time_continues_while_the_process_ends, SIGINT, 1
     return 0;
 }
 
-static weft_value print_and_wake_main(void *arg)
-{
-    print_stderr(arg);
-    return weft_schedule(weft_main(), 0);
-}
+FIBER_DO(print_and_wake_main, print_stderr(arg), weft_schedule(weft_main(), 0))
 
 TEST_SIGNALLED(a_handler_of_the_program_replaces_the_shutdown_on_its_signal, SIGTERM, 0, "own")
 {

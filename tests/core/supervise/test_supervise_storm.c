@@ -301,11 +301,7 @@ static const property properties[] = {
 
 static int load_runs;
 
-static weft_value run_and_suspend(void *arg)
-{
-    load_runs++;
-    return weft_suspend();
-}
+FIBER_DO(run_and_suspend, load_runs++, weft_suspend())
 
 static weft_value supervise_load(void *arg)
 {
@@ -418,11 +414,7 @@ END_TEST
 
 /* The end of the process and of threads. */
 
-static weft_value exit_with_arg(void *arg)
-{
-    exit_here((int)(intptr_t)arg);
-    return 0;
-}
+FIBER_DO(exit_with_arg, exit_here((int)(intptr_t)arg), 0)
 
 static weft_value supervise_exiting_child(void *arg)
 {

@@ -77,11 +77,7 @@ TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_
     assert_nothing_left();
 }
 
-static weft_value spin_failing_and_supervise(void *arg)
-{
-    weft_spin(fail_later, as_arg(-EIO));
-    return run_supervisor(arg);
-}
+FIBER_DO(spin_failing_and_supervise, weft_spin(fail_later, as_arg(-EIO)), run_supervisor(arg))
 
 TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller)
 { /* P39 */
