@@ -12,9 +12,8 @@ static weft_chan *chan;
 FIBER(send_arg, weft_chan_send(chan, (weft_value)arg))
 FIBER(recv_from_chan, weft_chan_recv(chan))
 
-/* P49 */
 TEST_LOOP(values_pass_between_two_threads_in_both_directions_with_any_capacity, 3)
-{
+{ /* P49 */
     const size_t cap = (size_t)_i;
     chan = weft_chan_new_shared(cap);
     weft_cord other = start_cord(send_arg, as_arg(1000));
@@ -184,11 +183,7 @@ TEST(a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent)
 
 static weft_value first_received;
 
-static weft_value recv_twice(void *arg)
-{
-    first_received = weft_chan_recv(chan);
-    return weft_chan_recv(chan);
-}
+FIBER_DO(recv_twice, first_received = weft_chan_recv(chan), weft_chan_recv(chan))
 
 /* The call that was woken keeps its value. The next call fails with -ECANCELED. */
 TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)

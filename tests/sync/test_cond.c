@@ -9,7 +9,6 @@ STEP(lock, weft_mutex_lock(&mutex))
 STEP(unlock, weft_mutex_unlock(&mutex))
 STEP(owner, actor_of(weft_mutex_owner(&mutex)))
 STEP(wait_locked, weft_cond_wait(&cond, &mutex))
-STEP(wait_without_mutex, weft_cond_wait(&cond, NULL))
 STEP(signal_one, weft_cond_signal(&cond))
 STEP(broadcast, weft_cond_broadcast(&cond))
 
@@ -25,9 +24,8 @@ static void assert_mutex_is_free(void)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
-/* T60, P55 */
 TEST(a_signal_without_waiters_is_not_remembered_and_a_timeout_returns_with_the_mutex)
-{
+{ /* T60, P55 */
     play({M, signal_one, 0}, {M, broadcast, 0}, {M, lock});
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -37,9 +35,8 @@ TEST(a_signal_without_waiters_is_not_remembered_and_a_timeout_returns_with_the_m
     play({M, signal_one, 0}, {M, unlock});
 }
 
-/* T58, T59, P55 */
 TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
-{
+{ /* T58, T59, P55 */
     play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
          {D, lock_and_wait, WAITS}, {M, signal_one, 1}, {A, returns, 0}, {A, unlock},
          {B, returns, WAITS}, {M, broadcast, 3}, {M, broadcast, 0}, {B, returns, 0},
@@ -71,112 +68,11 @@ TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
          {B, returns, 0}, {M, owner, B}, {A, returns, WAITS}, {B, unlock}, {A, returns, 0});
 }
 
-/* T61 */
 TEST(waiting_without_the_mutex_is_refused)
-{
+{ /* T61 */
     play({M, wait_locked, -EPERM});
     ck_assert_any_error(-EPERM);
     play({A, lock}, {M, wait_locked, -EPERM}, {M, owner, A});
-}
-
-/* T57, T40, T42 */
-TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
-{
-    play({M, lock}, {A, lock, WAITS});
-    weft_spin(mark_and_return, "switched");
-    int rc;
-    WEFT_CANCEL_AFTER(0, rc) {
-        play({M, wait_locked, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    WEFT_CANCEL_AFTER(-1, rc) {
-        mark("entered");
-    }
-    ck_assert_int_eq(rc, -EINVAL);
-    ck_assert_trail("");
-    /* main never was in the wait queue of the condition */
-    play({M, owner, M}, {M, signal_one, 0}, {M, unlock}, {M, owner, A});
-}
-
-/* P55, T42, T62 */
-TEST(a_waiter_cancelled_before_the_signal_leaves_it_to_others_and_after_it_returns_as_signalled)
-{
-    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
-         {M, cancel, 0, A}, {M, signal_one, 1}, {B, returns, 0}, {B, unlock},
-         {A, returns, -ECANCELED}, {A, unlock}, {M, signal_one, 1}, {M, cancel, 0, C},
-         {C, returns, 0}, {C, unlock});
-    assert_mutex_is_free();
-}
-
-/* T62 */
-TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
-{
-    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {M, lock}, {M, broadcast, 2},
-         {M, cancel, 0, A}, {M, interrupt, -EBUSY, B}, {M, raise_error, 0, B}, {A, returns, WAITS},
-         {B, returns, WAITS}, {M, unlock}, {M, owner, A}, {A, returns, 0}, {A, unlock},
-         {B, returns, 0}, {B, unlock});
-    assert_mutex_is_free();
-}
-
-static weft_scope *waiters_scope;
-
-static weft_value wait_in_a_scope(void *arg)
-{
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, *(double *)arg), 0);
-    waiters_scope = &scope;
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    int rc = weft_cond_wait(&cond, &mutex);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    weft_scope_close(&scope);
-    return rc == 0 ? 0 : 1;
-}
-
-/* T62 */
-TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
-{
-    for (int i = 0; i < 20; i++) {
-        double wait_s = 0.0001;
-        weft_fiber f = weft_spin(wait_in_a_scope, &wait_s);
-        weft_sleep(wait_s);
-        int woken = weft_cond_signal(&cond);
-        ck_assert_int_eq(weft_await(f), woken == 1 ? 0 : 1);
-        assert_mutex_is_free();
-    }
-}
-
-/* T62 */
-TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
-{
-    double wait_s = INFINITY;
-    weft_fiber f = spin_waiting(wait_in_a_scope, &wait_s);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    weft_scope_cancel(waiters_scope);
-    ck_assert_int_eq(weft_await(f), 0);
-    f = spin_waiting(wait_in_a_scope, &wait_s);
-    weft_scope_cancel(waiters_scope);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    ck_assert_int_eq(weft_await(f), 1);
-    assert_mutex_is_free();
-}
-
-/* P55 */
-TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
-{
-    play({A, lock_and_wait, WAITS}, {M, lock}, {M, cancel, 0, A}, {A, returns, WAITS},
-         {M, cancel, 0, A}, {M, interrupt, -EBUSY, A}, {M, signal_one, 0}, {A, returns, WAITS},
-         {M, unlock}, {M, owner, A}, {A, returns, -ECANCELED}, {A, unlock});
-    assert_mutex_is_free();
-}
-
-TEST(interrupted_and_failed_waiters_return_with_the_mutex)
-{
-    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
-         {M, interrupt, 0, A}, {A, returns, -EINTR}, {A, unlock}, {M, lock}, {M, interrupt, 0, B},
-         {B, returns, WAITS}, {M, unlock}, {B, returns, -EINTR}, {M, raise_error, 0, C},
-         {C, returns, WAITS}, {M, raise_error, 0, C}, {B, unlock}, {C, returns, RAISED},
-         {C, unlock}, {M, signal_one, 0});
-    assert_mutex_is_free();
 }
 
 TEST(a_parked_fiber_is_signalled)
@@ -211,14 +107,6 @@ TEST(each_waiter_returns_with_its_own_mutex)
     weft_mutex_unlock(&others[0]);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("10");
-}
-
-TEST(a_wait_without_a_mutex_is_allowed)
-{
-    play({A, wait_without_mutex, WAITS}, {B, wait_without_mutex, WAITS},
-         {C, wait_without_mutex, WAITS}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
-         {M, signal_one, 1}, {B, returns, 0}, {C, returns, WAITS}, {M, broadcast, 1},
-         {C, returns, 0});
 }
 
 TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)

@@ -99,9 +99,8 @@ static void assert_complete_then_free(size_t limit)
     ck_assert_int_eq(factory.destroyed, factory.made);
 }
 
-/* P57 */
 TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
-{
+{ /* P57 */
     open_pool(3);
     assert_pool(0, 0, 0);
     play({A, acquire, 1}, {B, acquire, 2}, {C, acquire, 3}, {D, acquire, WAITS});
@@ -111,48 +110,6 @@ TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
     play({A, release, 0, 1}, {C, release, 0, 3}, {D, release, 0, 2});
     assert_pool(3, 3, 0);
     assert_complete_then_free(3);
-}
-
-/* P57: a, b, a, b */
-TEST(the_resource_released_first_is_acquired_next_and_before_a_new_one_is_created)
-{
-    open_pool(5);
-    play({A, acquire, 1}, {B, acquire, 2}, {A, release, 0, 1}, {B, release, 0, 2}, {M, acquire, 1},
-         {M, release, 0, 1}, {M, acquire, 2}, {M, release, 0, 2}, {M, acquire, 1},
-         {M, release, 0, 1}, {M, acquire, 2}, {M, release, 0, 2}, {B, acquire, 1}, {A, acquire, 2},
-         {A, release, 0, 2}, {B, release, 0, 1}, {M, acquire, 2}, {M, release, 0, 2});
-    assert_pool(2, 2, 0);
-    assert_complete_then_free(5);
-}
-
-TEST(waiters_get_resources_in_fifo_order)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {B, acquire, WAITS}, {C, acquire, WAITS}, {A, release, 0, 1},
-         {A, acquire, WAITS}, {B, returns, 1}, {C, returns, WAITS}, {B, release, 0, 1},
-         {C, returns, 1}, {A, returns, WAITS}, {C, release, 0, 1}, {A, returns, 1},
-         {A, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-TEST(a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {A, acquire, WAITS}, {M, release, 0, 1});
-    assert_pool(1, 0, 0); /* already held by the waiter */
-    play({M, try_acquire, -EAGAIN}, {A, returns, 1}, {A, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-/* P57 */
-TEST(a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {M, try_acquire, 1}, {M, acquire, 1}, {A, acquire, WAITS},
-         {M, release, 0, 1}, {A, returns, WAITS}, {M, release, 0, 1}, {A, returns, WAITS},
-         {M, release, 0, 1}, {A, returns, 1}, {A, release, 0, 1});
-    ck_assert_int_eq(factory.made, 1);
-    assert_complete_then_free(1);
 }
 
 TEST(one_fiber_may_hold_resources_of_several_pools)
@@ -170,9 +127,8 @@ TEST(one_fiber_may_hold_resources_of_several_pools)
     }
 }
 
-/* P57 */
 TEST(a_discarded_resource_is_destroyed_and_replaced)
-{
+{ /* P57 */
     open_pool(1);
     play({M, acquire, 1}, {M, acquire, 1}, {M, discard, 0, 1}); /* even if it was acquired twice */
     ck_assert_str_eq(factory.destroyed_list, "1 ");
@@ -193,9 +149,8 @@ TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter)
     assert_complete_then_free(1);
 }
 
-/* P57 */
 TEST(a_failed_creation_does_not_change_the_limit)
-{
+{ /* P57 */
     open_pool(2);
     play({M, failures, 0, 2}, {M, acquire, -ECONNREFUSED});
     ck_assert_error(-ECONNREFUSED, "creation 1 failed");
@@ -264,52 +219,6 @@ TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs)
     assert_complete_then_free(2);
 }
 
-/* P57 */
-TEST(a_cancelled_waiter_leaves_the_wait_queue)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {B, acquire, WAITS}, {C, acquire, WAITS}, {D, acquire, WAITS},
-         {M, cancel, 0, B}, {M, waiting, 2}, {B, returns, -ECANCELED}, {M, interrupt, 0, C},
-         {C, returns, -EINTR}, {M, waiting, 1}, {A, release, 0, 1}, {D, returns, 1},
-         {D, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-TEST(a_waiter_that_times_out_leaves_the_wait_queue)
-{
-    int rc;
-    open_pool(1);
-    play({A, acquire, 1});
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, acquire, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    assert_pool(1, 0, 0);
-    play({A, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-/* A waiter that was woken first has the resource. Its end without a release destroys it. */
-TEST(a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {A, acquire, WAITS}, {B, acquire, WAITS}, {M, release, 0, 1},
-         {M, cancel, 0, A}, {A, returns, 1}, {A, ends}, {B, returns, 2}, {B, release, 0, 2});
-    ck_assert_str_eq(factory.destroyed_list, "1 ");
-    assert_complete_then_free(1);
-}
-
-TEST(a_resource_released_after_its_waiters_were_cancelled_belongs_to_the_next_waiter)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {A, acquire, WAITS}, {B, acquire, WAITS}, {C, acquire, WAITS},
-         {M, cancel, 0, A}, {M, release, 0, 1}, {A, returns, -ECANCELED}, {B, returns, 1},
-         {M, cancel, 0, C}, {B, release, 0, 1}, {C, returns, -ECANCELED});
-    assert_pool(1, 1, 0);
-    ck_assert_int_eq(factory.destroyed, 0);
-    assert_complete_then_free(1);
-}
-
 /* A waiter is cancelled after it was chosen to create a resource. The next waiter is chosen. */
 TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
 {
@@ -319,29 +228,6 @@ TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
          {M, maker, B}, {M, cancel, 0, B}, /* during creation */
          {B, returns, -ECANCELED}, {M, maker, C}, {M, create_now}, {C, returns, 2},
          {C, release, 0, 2});
-    assert_complete_then_free(1);
-}
-
-TEST_LOOP(when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost, 2)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {M, is_slow, true, true}, {A, acquire, WAITS}, {B, acquire, WAITS},
-         {C, acquire, WAITS});
-    if (_i == 0)
-        play({M, discard, 0, 1});
-    play({M, cancel, 0, A}, {M, cancel, 0, B}, {M, cancel, 0, C});
-    if (_i == 1)
-        play({M, discard, 0, 1});
-    play({A, returns, -ECANCELED}, {B, returns, -ECANCELED}, {C, returns, -ECANCELED});
-    assert_pool(0, 0, 0);
-    assert_complete_then_free(1);
-}
-
-TEST(a_cancelled_fiber_can_acquire_without_waiting)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {A, release, 0, 1}, {M, cancel, 0, A}, {M, run}, {A, acquire, 1},
-         {A, release, 0, 1}, {M, acquire, 1}, {A, acquire, -ECANCELED}, {M, release, 0, 1});
     assert_complete_then_free(1);
 }
 

@@ -27,11 +27,7 @@ static void free_objects(void)
 
 FIXTURE(open_objects, free_objects)
 
-static void *set_event_here(void *arg)
-{
-    ck_assert_int_eq(weft_event_set(arg), 0);
-    return NULL;
-}
+THREAD_DO(set_event_here, ck_assert_int_eq(weft_event_set(arg), 0), 0)
 
 /* Dispatch signals that have arrived. Messages to this thread are then in flight. */
 static weft_value raise_in_flight(weft_value sig)
@@ -46,8 +42,6 @@ static weft_value raise_in_flight(weft_value sig)
 }
 
 STEP(put, weft_chan_try_send(chan, arg))
-STEP(open_sem, (weft_sem_open(&sem, (size_t)arg), 0))
-STEP(sem_wait_for, weft_sem_wait(&sem))
 STEP(post, weft_sem_post(&sem))
 STEP(tokens, weft_sem_count(&sem))
 STEP(event_wait, weft_event_wait(&event))
@@ -66,33 +60,6 @@ STEP(send_signal, raise((int)arg))
 
 /* Semaphores. */
 
-TEST(a_semaphore_clause_takes_a_token)
-{
-    selection s = {{SEM}, 1};
-    play({M, try_pick, -EAGAIN, CLAUSES(RECV, SEM)}, {M, open_sem, 0, 2},
-         {M, pick, CHOSE(1, 0), CLAUSES(RECV, SEM)}, {M, try_pick, CHOSE(1, 0), CLAUSES(RECV, SEM)},
-         {M, tokens, 0}, {A, pick, WAITS, (weft_value)&s}, {M, post},
-         {M, tokens, 0},                                /* the select has the token */
-         {M, cancel, 0, A}, {A, returns, CHOSE(0, 0)}); /* too late */
-}
-
-TEST(selects_and_plain_waits_for_a_semaphore_are_served_in_order)
-{
-    play({A, pick, WAITS, CLAUSES(RECV, SEM)}, {B, sem_wait_for, WAITS},
-         {C, pick, WAITS, CLAUSES(RECV, SEM)}, {D, sem_wait_for, WAITS},
-         {E, pick, WAITS, CLAUSES(RECV, SEM)}, {M, post}, {A, returns, CHOSE(1, 0)},
-         {B, returns, WAITS}, {M, post}, {M, post}, {B, returns, 0}, {C, returns, CHOSE(1, 0)},
-         {D, returns, WAITS}, {M, cancel, 0, D}, {M, post}, {D, returns, -ECANCELED},
-         {E, returns, CHOSE(1, 0)}, {M, tokens, 0});
-}
-
-TEST(a_token_goes_to_the_next_waiter_if_another_clause_wins)
-{
-    play({A, pick, WAITS, CLAUSES(RECV, SEM)}, {B, sem_wait_for, WAITS}, {M, put, 0, 1}, {M, post},
-         {A, returns, CHOSE(0, 1)}, {B, returns, 0}, {A, pick, WAITS, CLAUSES(RECV, SEM)},
-         {M, put, 0, 1}, {M, post}, {M, tokens, 1}, {A, returns, CHOSE(0, 1)});
-}
-
 TEST(a_clause_may_occur_twice)
 {
     play({A, pick, WAITS, CLAUSES(SEM, SEM)}, {M, post}, {A, returns, CHOSE(0, 0)}, {M, post},
@@ -104,22 +71,6 @@ TEST(a_clause_may_occur_twice)
 }
 
 /* Events. */
-
-TEST(an_event_wakes_selects_and_plain_waits)
-{
-    play({M, try_pick, -EAGAIN, CLAUSES(EVENT)}, {M, set}, {M, pick, CHOSE(0, 0), CLAUSES(EVENT)},
-         {M, is_set, false}, {A, pick, WAITS, CLAUSES(EVENT, RECV)}, {B, event_wait, WAITS},
-         {C, pick, WAITS, CLAUSES(RECV, EVENT)}, {M, set}, {A, returns, CHOSE(0, 0)},
-         {B, returns, 0}, {C, returns, CHOSE(1, 0)}, {M, is_set, false});
-}
-
-TEST(a_select_that_leads_the_waiters_of_an_event_may_leave)
-{
-    play({A, pick, WAITS, CLAUSES(EVENT, RECV, EVENT)}, {B, event_wait, WAITS}, {M, put, 0, 1},
-         {A, returns, CHOSE(1, 1)}, {M, set}, {B, returns, 0}, {M, is_set, false},
-         {A, pick, WAITS, CLAUSES(EVENT, RECV, EVENT)}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
-         {M, set}, {M, is_set, true}); /* no fiber waits */
-}
 
 FIBER(pick_in_fiber, pick((weft_value)arg))
 

@@ -128,11 +128,7 @@ static weft_value select_twice(void *arg)
     return 0;
 }
 
-static void *set_event(void *arg)
-{
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    return arg;
-}
+THREAD_DO(set_event, ck_assert_int_eq(weft_event_set(&event), 0), arg)
 
 /* Cancel the second select while the message of a thread is in flight. No interrupt is left. */
 static void cancel_second_select(void)

@@ -260,11 +260,7 @@ TEST_PROGRAM(the_process_may_end_while_fibers_wait_for_a_throttle, 0, "")
     return 0;
 }
 
-static weft_value exit_now(void *arg)
-{
-    exit_here(3);
-    return 0;
-}
+FIBER_DO(exit_now, exit_here(3), 0)
 
 TEST_PROGRAM(the_process_may_end_while_main_waits_for_a_throttle, 3, "")
 {
