@@ -6,15 +6,6 @@
 #include "support/random.h"
 #include "support/suite.h"
 
-/* Suspend, then sleep where cancellation has no effect. Return arg. */
-static weft_value suspend_then_shield(void *arg)
-{
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return (weft_value)arg;
-}
-
 static weft_value mark_two_results(void *arg)
 {
     for (int i = 0; i < 2; i++) {
@@ -77,27 +68,6 @@ typedef struct pair {
     weft_fiber f[2];
     bool is_any;
 } pair;
-
-static weft_value await_two(void *arg)
-{
-    const pair *p = arg;
-    weft_value out[2] = {77, 77};
-    int rc = (p->is_any ? weft_await_any : weft_await_all)(p->f, 2, out);
-    ck_assert(out[0] == 77 && out[1] == 77);
-    return rc;
-}
-
-/* P64, P37, P35: there are no values yet, so none are returned. */
-TEST(an_interrupted_await_of_several_fibers_returns_the_error_and_no_values)
-{
-    for (int i = 0; i < 4; i++) {
-        int code = i < 2 ? -EINTR : -5;
-        pair p = {{spin_suspended(), spin_suspended()}, i % 2 == 0};
-        weft_fiber waiter = spin_waiting(await_two, &p);
-        ck_assert_int_eq(weft_interrupt(waiter, code), 0);
-        ck_assert_int_eq(weft_await(waiter), code);
-    }
-}
 
 static weft_value select_two(void *arg)
 {

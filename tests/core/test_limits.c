@@ -80,14 +80,6 @@ TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
     ck_assert_int_eq(weft_await(f), 7);
 }
 
-static weft_value return_arg_after_shield(void *arg)
-{
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return (weft_value)arg;
-}
-
 static weft_value restart_arg(void *arg)
 {
     return weft_restart(*(weft_fiber *)arg) < 0; /* 1: the restart failed */
@@ -95,7 +87,7 @@ static weft_value restart_arg(void *arg)
 
 TEST(await_all_stops_a_fiber_during_its_restart)
 { /* P35, P30 */
-    weft_fiber f[2] = {weft_spin(return_arg_after_shield, NULL), spin_suspended()};
+    weft_fiber f[2] = {weft_spin(suspend_then_shield, NULL), spin_suspended()};
     weft_fiber restarter = spin_waiting(restart_arg, &f[0]);
     ck_assert_int_eq(weft_schedule(f[1], -EIO), 0);
     ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);

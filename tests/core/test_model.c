@@ -57,7 +57,6 @@ static void step_spin(actor *me)
 
 static void step_schedule(actor *me)
 {
-    (void)me;
     actor *to = any_actor();
     int code = to->is_started && random_below(8) == 0 ? new_code() : 0;
     weft_value value = code != 0 ? code : new_value();
@@ -97,7 +96,6 @@ static void step_interrupt(actor *me)
 
 static void step_stop(actor *me)
 {
-    (void)me;
     actor *to = any_actor();
     if (random_below(3) != 0)
         return; /* otherwise all fibers would end early */
@@ -152,7 +150,6 @@ static void move_actor(actor *child, int parent)
 
 static void step_attach(actor *me)
 {
-    (void)me;
     actor *child = any_actor(), *parent = random_below(2) ? any_actor() : &actors[0];
     if (!parent->is_started)
         return; /* whether and when it will run or end is unknown */
@@ -470,7 +467,6 @@ static void close_pipes(void)
 
 static void run_model(int variant)
 {
-    (void)variant;
     steps_left = is_sim() ? 10000 : 4000;
     actors_made = 1;
     actor *me = &actors[0];
@@ -498,7 +494,4 @@ static const property properties[] = {
      .is_repeatable = true},
 };
 
-int main(void)
-{
-    return run_properties("model", properties, COUNT_OF(properties), NULL, 0);
-}
+PROPERTIES(properties)

@@ -109,19 +109,6 @@ TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
     assert_nothing_left();
 }
 
-TEST(a_hundred_scopes_can_be_cancelled_in_sequence)
-{ /* P43 */
-    for (int i = 0; i < 100; i++) {
-        weft_scope scope;
-        ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
-        ck_assert_int_eq(weft_scope_cancel(&scope), 0);
-        ck_assert_int_eq(weft_sleep(1000), -ECANCELED);
-        ck_assert_int_eq(weft_scope_close(&scope), 0);
-        ck_assert_int_eq(weft_snooze(), 0);
-    }
-    assert_nothing_left();
-}
-
 /* Spin n fibers, and let each reach its wait. Return the pages that they use. */
 static size_t spin_waiting_fibers(size_t n)
 {

@@ -4,15 +4,6 @@
  */
 #include "support/suite.h"
 
-/* Suspend, then sleep where cancellation has no effect. Return arg. */
-static weft_value suspend_then_shield(void *arg)
-{
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return (weft_value)arg;
-}
-
 static void sleep_shielded(void *arg)
 {
     WEFT_SHIELD(INFINITY)
@@ -38,7 +29,7 @@ static weft_value defer_set_and_spin(void *arg)
 }
 
 TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
-{ /* T36 */
+{ /* T36, P16, P17 */
     weft_key key = weft_key_new(mark_arg);
     weft_fiber f = weft_spin(defer_set_and_spin, &key);
     ck_assert_int_eq(weft_await(f), 1);
@@ -239,20 +230,13 @@ TEST(a_fiber_on_a_reused_record_starts_clean)
     ck_assert_trail("abx");
 }
 
-static weft_value exit_with_3(void *arg)
-{
-    weft_snooze();
-    exit_here(3);
-    return 0;
-}
-
 FIBER_DO(fail_when_cancelled, weft_suspend(), weft_fail(-EIO, "in the clean-up"))
 
 static int exit_while_main_awaits_its_children(void)
 {
     weft_defer(sleep_shielded, NULL);
     weft_spin(fail_when_cancelled, NULL);
-    weft_spin(exit_with_3, NULL);
+    weft_spin(snooze_and_exit, as_arg(3));
     return weft_await_children();
 }
 

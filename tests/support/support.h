@@ -255,6 +255,15 @@ static inline weft_value read_byte(void *arg)
     return weft_read(*(int *)arg, &byte, 1);
 }
 
+/* Suspend, then sleep where cancellation has no effect. Return arg. */
+static inline weft_value suspend_then_shield(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(0.002);
+    return (weft_value)arg;
+}
+
 /* Fail with the code in arg and the message "broken". */
 FIBER(fail_with, weft_fail((int)(intptr_t)arg, "broken"))
 
@@ -357,6 +366,10 @@ static inline void exit_here(int status)
     is_exiting_in_a_fiber = true;
     exit(status);
 }
+
+/* End the process with the status in arg, at once or after a switch. */
+FIBER_DO(exit_with, exit_here((int)(intptr_t)arg), 0)
+FIBER_DO(snooze_and_exit, weft_snooze(), exit_with(arg))
 
 /* True if built with ASan or TSan, which replace fault handlers and large allocations. */
 static inline bool is_sanitized(void)

@@ -269,44 +269,17 @@ TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters)
     ck_assert_int_eq(weft_chan_try_send(chan, 1), -EAGAIN);
 }
 
-/* The main fiber waits and never runs again. Another fiber ends the process. */
-static bool is_woken;
-
-static weft_value end_process(void *arg)
-{
-    reach_stage(1);
-    wait_for_stage(2);
-    exit_here(3);
-    return 0;
-}
-
-static weft_value wake_then_check(void *arg)
-{
-    wait_for_stage(1);
-    if (is_woken && weft_chan_try_send(chan, 1) != 0)
-        _exit(4);
-    reach_stage(2);
-    weft_suspend(); /* cancelled when the process ends */
-    while (weft_chan_has_receivers(chan))
-        sched_yield();
-    return 0;
-}
-
 static int end_while_receiving(void)
 {
-    reach_stage(0);
     chan = weft_chan_new_shared(0);
-    start_cord(wake_then_check, NULL);
-    weft_spin(end_process, NULL);
+    start_end_of_process(chan, chan);
     weft_chan_recv(chan);
     return 1;
 }
 
 TEST(a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again)
 {
-    ck_assert_quiet(run_apart(end_while_receiving), 3);
-    is_woken = true;
-    ck_assert_quiet(run_apart(end_while_receiving), 3);
+    assert_ends_woken_or_not(end_while_receiving);
 }
 
 static void *use_without_waiting(void *arg)
@@ -330,19 +303,13 @@ TEST(a_thread_without_fibers_can_try_and_close)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-static int recv_without_sender(void)
+TEST_PROGRAM_PRINTS(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock, 3,
+                    "an item from a shared channel")
 {
     chan = weft_chan_new_shared(0);
     weft_value rc = weft_chan_recv(chan);
     weft_chan_free(chan);
     return rc == -EDEADLK ? 3 : 1;
-}
-
-TEST(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock)
-{
-    const outcome *o = run_apart(recv_without_sender);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "an item from a shared channel");
 }
 
 static weft_value recv_or_message(void *arg)
@@ -355,7 +322,7 @@ static weft_value recv_or_message(void *arg)
  * In a child, the waiting fibers do not exist, and other threads may have been changing the
  * channel.
  */
-static int use_chan_in_child(void)
+TEST_PROGRAM(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent, 3, "")
 {
     chan = weft_chan_new_shared(1);
     spin_and_run(recv_from_chan, NULL);
@@ -374,11 +341,6 @@ static int use_chan_in_child(void)
     let_run();
     weft_chan_free(chan);
     return WIFEXITED(status) && is_usable ? WEXITSTATUS(status) : 5;
-}
-
-TEST(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent)
-{
-    ck_assert_quiet(run_apart(use_chan_in_child), 3);
 }
 
 static weft_value use_elsewhere(void *arg)

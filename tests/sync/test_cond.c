@@ -134,7 +134,7 @@ static weft_value wait_quietly(void *arg)
     return 0;
 }
 
-static int end_main_with_the_mutex(void)
+TEST_PROGRAM(main_may_end_with_a_mutex_for_which_others_queue, 0, "")
 {
     weft_spin(wait_quietly, NULL);
     weft_spin(wait_quietly, NULL);
@@ -153,22 +153,12 @@ static weft_value exit_with_the_mutex(void *arg)
     return 0;
 }
 
-static int wait_cond_while_a_child_exits(void)
+TEST_PROGRAM(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues, 3, "")
 {
     weft_mutex_lock(&mutex);
     weft_spin(exit_with_the_mutex, NULL);
     weft_cond_wait(&cond, &mutex);
     return 0;
-}
-
-TEST(main_may_end_with_a_mutex_for_which_others_queue)
-{
-    ck_assert_quiet(run_apart(end_main_with_the_mutex), 0);
-}
-
-TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
-{
-    ck_assert_quiet(run_apart(wait_cond_while_a_child_exits), 3);
 }
 
 static weft_value signal_and_hold(void *arg)
@@ -179,7 +169,8 @@ static weft_value signal_and_hold(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-static int wait_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex, 7,
+                    "the mutex of a condition variable")
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = weft_spin(signal_and_hold, NULL);
@@ -187,11 +178,4 @@ static int wait_in_deadlock(void)
         return 1;
     weft_schedule(f, 0); /* resolves the deadlock; main has left the wait queue */
     return weft_await(f) == 0 && weft_mutex_owner(&mutex) == 0 ? 7 : 2;
-}
-
-TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
-{
-    const outcome *o = run_apart(wait_in_deadlock);
-    ck_assert_int_eq(o->status, 7);
-    assert_printed(o, "the mutex of a condition variable");
 }

@@ -183,19 +183,12 @@ TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
     ck_assert_quiet(run_apart(lock_while_a_child_exits), 3);
 }
 
-static int lock_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_main_fiber_in_a_deadlock_gets_edeadlk, 7, "a mutex")
 {
     weft_spin_options options = {.is_daemon = true};
     weft_spin_with(end_with_mutex, NULL, &options);
     weft_snooze();
     return weft_mutex_lock(&mutex) == -EDEADLK ? 7 : 1;
-}
-
-TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
-{
-    const outcome *o = run_apart(lock_in_deadlock);
-    ck_assert_int_eq(o->status, 7);
-    assert_printed(o, "a mutex");
 }
 
 static void run_deep_in_the_stack(void *arg)

@@ -380,7 +380,8 @@ static void print_destroyed(weft_value resource, void *arg)
     fprintf(stderr, "destroyed %d\n", (int)resource);
 }
 
-static int exit_with_one_held(void)
+TEST_PROGRAM_PRINTS(resources_held_at_process_exit_are_destroyed, 3, "destroyed 1\n",
+                    "destroyed 2\n")
 {
     weft_pool_options options = {
         .limit = 2, .make = create_resource, .destroy = print_destroyed, .arg = &factory};
@@ -389,25 +390,11 @@ static int exit_with_one_held(void)
     return weft_pool_acquire(pool) == 2 ? 3 : 1;
 }
 
-TEST(resources_held_at_process_exit_are_destroyed)
-{
-    const outcome *o = run_apart(exit_with_one_held);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "destroyed 1\n");
-    assert_printed(o, "destroyed 2\n");
-}
-
-static int acquire_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_wait_for_a_resource_that_no_fiber_can_release_is_reported, 3,
+                    "a resource of a pool")
 {
     open_pool(1);
     play({A, acquire, 1});
     bool is_deadlock = weft_pool_acquire(pool) == -EDEADLK;
     return is_deadlock && weft_pool_waiting(pool) == 0 ? 3 : 1;
-}
-
-TEST(a_wait_for_a_resource_that_no_fiber_can_release_is_reported)
-{
-    const outcome *o = run_apart(acquire_in_deadlock);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "a resource of a pool");
 }

@@ -363,13 +363,6 @@ TEST_PROGRAM_PRINTS(a_select_that_no_event_can_end_is_reported, 0, "a select")
     return rc == -EDEADLK && has_left ? 0 : 1;
 }
 
-static weft_value exit_later(void *arg)
-{
-    weft_sleep(0);
-    exit_here(3);
-    return 0;
-}
-
 /* Give the kernel time to complete an operation after the selecting fiber has ended. */
 static weft_value sleep_then_shield(void *arg)
 {
@@ -385,7 +378,7 @@ TEST_PROGRAM(the_process_may_end_while_main_selects, 3, "")
     int fd[2];
     weft_pipe(fd);
     weft_spin(sleep_then_shield, NULL);
-    weft_spin(exit_later, NULL);
+    weft_spin(snooze_and_exit, as_arg(3));
     pick(CLAUSES(weft_clause_fd(fd[0], POLLIN), weft_clause_message(), weft_clause_time(1000)));
     return 1;
 }

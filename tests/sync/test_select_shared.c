@@ -319,46 +319,19 @@ TEST(a_select_whose_descriptor_fails_after_the_check_leaves_no_wait)
     assert_idle_then_free();
 }
 
-/* A fiber ends the process while the main fiber selects, woken or not. */
-static weft_chan *other_shared;
-static bool is_woken;
-
-static weft_value end_process(void *arg)
-{
-    reach_stage(1);
-    wait_for_stage(2);
-    exit_here(3);
-    return 0;
-}
-
-static weft_value wake_then_check(void *arg)
-{
-    wait_for_stage(1);
-    if (is_woken && weft_chan_try_send(shared, 1) != 0)
-        _exit(4);
-    reach_stage(2);
-    weft_suspend(); /* cancelled when the process ends */
-    while (weft_chan_has_receivers(other_shared))
-        sched_yield();
-    return 0;
-}
-
 static int end_while_selecting(void)
 {
     open_channels(0);
-    other_shared = weft_chan_new_shared(0);
-    start_cord(wake_then_check, NULL);
-    weft_spin(end_process, NULL);
-    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(other_shared)};
+    weft_chan *last = weft_chan_new_shared(0);
+    start_end_of_process(shared, last);
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(last)};
     weft_select(c, 2);
     return 1;
 }
 
 TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter)
 {
-    ck_assert_quiet(run_apart(end_while_selecting), 3);
-    is_woken = true;
-    ck_assert_quiet(run_apart(end_while_selecting), 3);
+    assert_ends_woken_or_not(end_while_selecting);
 }
 
 /* Traffic: fibers of all threads select at random on all channels, in both directions. */

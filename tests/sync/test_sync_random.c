@@ -171,7 +171,6 @@ static weft_value run_actor(void *arg)
 /* Check everything. No actor is runnable. */
 static void check_all(void *arg)
 {
-    (void)arg;
     count_event(IDLE_CHECK);
     for (size_t i = 0; i < ACTORS; i++) {
         const actor *a = &actors[i];
@@ -243,7 +242,6 @@ static void interrupt_some(void)
 
 static void run_sync(int variant)
 {
-    (void)variant;
     open_all();
     for (size_t i = 0; i < ACTORS; i++) {
         actors[i].ops_left = OPS;
@@ -274,7 +272,4 @@ static const property properties[] = {
                [IDLE_CHECK] = 10}},
 };
 
-int main(void)
-{
-    return run_properties("sync_random", properties, COUNT_OF(properties), NULL, 0);
-}
+PROPERTIES(properties)

@@ -260,14 +260,12 @@ TEST_PROGRAM(the_process_may_end_while_fibers_wait_for_a_throttle, 0, "")
     return 0;
 }
 
-FIBER_DO(exit_now, exit_here(3), 0)
-
 TEST_PROGRAM(the_process_may_end_while_main_waits_for_a_throttle, 3, "")
 {
     open_throttle(SLOW);
     pass_throttle("0");
     spin_all("x");
-    weft_spin(exit_now, NULL);
+    weft_spin(exit_with, as_arg(3));
     return (int)pass_throttle("m");
 }
 

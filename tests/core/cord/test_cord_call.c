@@ -178,25 +178,6 @@ TEST(a_cord_that_ends_replies_to_its_calls)
     ck_assert_any_error(-ESRCH);
 }
 
-FIBER(call_return, weft_cord_call(server, return_arg, arg))
-
-TEST(all_calls_to_an_ending_cord_return)
-{
-    for (int round = 0; round < 20; round++) {
-        weft_fiber callers[20];
-        for (int i = 0; i < 20; i++)
-            callers[i] = weft_spin(call_return, as_arg(i));
-        weft_snooze();
-        weft_cord_cancel(server);
-        for (int i = 0; i < 20; i++) {
-            weft_value rc = weft_await(callers[i]);
-            ck_assert(rc == i || rc == -ESRCH);
-        }
-        end_server();
-        start_server();
-    }
-}
-
 static atomic_bool has_ended;
 
 static weft_value end_after_shield(void *arg)
@@ -250,18 +231,6 @@ TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
     ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
 }
 
-/* While a reply is in flight, all cords wait for each other. This is not a deadlock. */
-TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
-{
-    for (int i = 0; i < 50; i++) {
-        int rc;
-        WEFT_CANCEL_AFTER(0.0005, rc)
-            ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
-        ck_assert_int_eq(rc, -ETIMEDOUT);
-    }
-    drain_server();
-}
-
 /* Calls that the caller may leave. */
 
 static sem_t may_continue;
@@ -306,22 +275,6 @@ TEST(a_completed_call_does_not_drop_its_argument_and_may_copy_it)
     o = (weft_call_options){.arg_bytes = sizeof numbers, .name = "sum"};
     ck_assert_int_eq(weft_cord_call_with(server, sum_of_copy, numbers, &o), 7);
     ck_assert_int_eq(drops, 0);
-}
-
-static weft_value end_with_reply_in_flight(void *arg)
-{
-    WEFT_MOVE_ON_AFTER(0)
-        weft_cord_call_with(server, return_arg, arg, &(weft_call_options){.drop = free});
-    weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
-    weft_receive();
-    weft_cancel(caller);
-    return 0; /* the cord ends while a reply is in flight */
-}
-
-TEST(a_cord_may_end_with_replies_in_flight_to_it)
-{
-    for (int i = 0; i < 20; i++)
-        ck_assert_int_eq(weft_cord_join(start_cord(end_with_reply_in_flight, NULL)), 0);
 }
 
 static weft_cord home;

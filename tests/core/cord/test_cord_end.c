@@ -23,8 +23,7 @@ TEST(a_call_to_a_fiber_that_calls_pthread_exit_returns)
 }
 #endif
 
-FIBER_DO(exit_with_arg, exit_here((int)(weft_value)arg), 0)
-FIBER(call_exit, weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3)))
+FIBER(call_exit, weft_cord_call(arg_id(arg), exit_with, as_arg(3)))
 
 /*
  * The join of a cord in which a call ends the process must not return. Otherwise main would return
@@ -37,7 +36,7 @@ TEST_PROGRAM(a_called_fiber_may_end_the_process, 3, "")
     return 4;
 }
 
-FIBER_DO(exit_after_message, weft_receive(), exit_with_arg(arg))
+FIBER_DO(exit_after_message, weft_receive(), exit_with(arg))
 FIBER_DO(tell_and_join, weft_tell(arg_id(arg), 1), weft_cord_join(arg_id(arg)))
 
 TEST_PROGRAM(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit, 3, "")

@@ -23,39 +23,6 @@ static weft_info info_of(weft_fiber f)
     return info;
 }
 
-TEST(a_name_is_copied_and_cut_to_31_bytes)
-{ /* T17 */
-    char name[64];
-    memset(name, 'n', sizeof name - 1);
-    name[63] = '\0';
-    weft_fiber f = spin_named(return_arg, NULL, name);
-    ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
-    name[31] = '\0';
-    ck_assert_str_eq(weft_name_of(f), name);
-    ck_assert_int_eq(weft_set_name(f, name), 0);
-    ck_assert_str_eq(weft_name_of(f), name);
-    strcpy(name, "short");
-    ck_assert_int_eq(weft_set_name(f, name), 0);
-    name[0] = 'X';
-    ck_assert_str_eq(weft_name_of(f), "short");
-    weft_await(f);
-}
-
-/* T17, T19, T20: nor does a new fiber have the name of a previous fiber. */
-TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
-{
-    for (int i = 0; i < 10; i++)
-        weft_await(spin_named(return_arg, NULL, "old"));
-    weft_fiber f = weft_spin(return_arg, NULL);
-    ck_assert_str_eq(weft_name_of(f), "");
-    ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_await(f);
-    ck_assert_ptr_null(weft_name_of(f));
-    ck_assert_int_eq(weft_set_name(f, "late"), -ESRCH);
-    ck_assert_str_eq(weft_name_of(weft_main()), "main");
-}
-
 FIBER(sleep_briefly, weft_sleep(0.002))
 
 TEST(the_info_of_a_waiting_fiber)
@@ -285,20 +252,6 @@ TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
     ck_assert_int_eq(weft_state_of(spun), WEFT_DEAD);
     ck_assert_int_eq(weft_backtrace(spun, frames, 8), 0);
     ck_assert_int_eq(weft_backtrace(0, frames, 8), -ESRCH);
-}
-
-static weft_value snooze_often(void *arg)
-{
-    for (int i = 0; i < (int)(intptr_t)arg; i++)
-        weft_snooze();
-    return (weft_value)info_of(weft_self()).switches;
-}
-
-TEST(the_switches_of_each_fiber_are_counted_from_0)
-{ /* T13 */
-    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(5))), 5);
-    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(0))), 0);
-    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(100))), 100);
 }
 
 static weft_value burn_then_suspend(void *arg)

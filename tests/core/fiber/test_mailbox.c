@@ -49,18 +49,6 @@ static void schedule_receiver(weft_value value)
     let_run();
 }
 
-TEST(messages_arrive_in_the_order_in_which_they_were_sent)
-{ /* P49 */
-    weft_fiber self = weft_self();
-    for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(weft_tell(self, i), 0);
-    ck_assert_int_eq(weft_mailbox_count(self), 100);
-    for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(weft_receive(), i);
-    ck_assert_int_eq(weft_mailbox_count(self), 0);
-    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-}
-
 TEST(messages_sent_before_the_fiber_runs_are_stored)
 { /* P49 */
     weft_fiber f = weft_spin(receive_one, NULL);
@@ -181,19 +169,6 @@ TEST(an_ending_fiber_can_still_receive_its_messages)
     ck_assert_int_eq(sixth, -ECANCELED);
 }
 
-TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
-{ /* P51 */
-    receiver = spin_waiting(receive_when_scheduled, as_arg(2));
-    spin_tellers(5, NULL);
-    ck_assert_trail("t1 t2 ");
-    ck_assert_int_eq(weft_mailbox_count(receiver), 2);
-    ck_assert_int_eq(weft_try_tell(receiver, 9), -EAGAIN);
-    for (int i = 0; i < 5; i++)
-        schedule_receiver(0);
-    ck_assert_trail("t1 t2 r1 t3 r2 t4 r3 t5 r4 r5 ");
-    weft_cancel(receiver);
-}
-
 static weft_value change_bound(void *arg)
 {
     weft_mailbox_set_bound(1);
@@ -220,22 +195,6 @@ TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
     weft_schedule(receiver, -EINTR);
     ck_assert_int_eq(weft_await(receiver), 123456);
     ck_assert_uint_eq(taken, 6);
-}
-
-TEST(telling_self_beyond_the_bound_returns_a_deadlock_error_and_does_not_switch)
-{
-    weft_spin(mark_and_return, "switched");
-    weft_fiber self = weft_self();
-    ck_assert_int_eq(weft_mailbox_set_bound(2), 0);
-    ck_assert_int_eq(weft_tell(self, 1), 0);
-    ck_assert_int_eq(weft_tell(self, 2), 0);
-    ck_assert_int_eq(weft_tell(self, 3), -EDEADLK);
-    ck_assert_int_eq(weft_try_tell(self, 3), -EAGAIN);
-    ck_assert_int_eq(weft_receive(), 1);
-    ck_assert_int_eq(weft_tell(self, 4), 0);
-    ck_assert_int_eq(weft_receive(), 2);
-    ck_assert_int_eq(weft_receive(), 4);
-    ck_assert_trail("");
 }
 
 TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
@@ -288,65 +247,6 @@ TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
         ck_assert_int_eq(weft_tell(f, 1), 0);
         weft_schedule(f, 0);
         ck_assert_int_eq(weft_await(f), 0);
-    }
-}
-
-static weft_value call_result, next_result;
-
-static weft_value receive_and_snooze(void *arg)
-{
-    call_result = weft_receive();
-    next_result = weft_snooze();
-    return weft_try_receive();
-}
-
-TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
-{
-    weft_fiber f = spin_waiting(receive_and_snooze, NULL);
-    weft_tell(f, 7);
-    cancel_and_await(f);
-    ck_assert_int_eq(call_result, 7);
-    ck_assert_int_eq(next_result, -ECANCELED);
-    f = spin_waiting(receive_and_snooze, NULL);
-    weft_stop(f, 3);
-    weft_tell(f, 8);
-    ck_assert_int_eq(weft_mailbox_count(f), 1); /* the cleanup of the fiber may receive it */
-    ck_assert_int_eq(weft_await(f), 3);
-    ck_assert_int_eq(call_result, -ECANCELED);
-}
-
-TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
-{
-    receiver = spin_waiting(receive_when_scheduled, as_arg(1));
-    weft_fiber f[4];
-    spin_tellers(4, f);
-    weft_interrupt(f[1], -55);
-    weft_schedule(receiver, 0);
-    weft_snooze(); /* the receiver takes 1, which admits 3 */
-    weft_cancel(f[2]);
-    weft_cancel(f[3]);
-    ck_assert_int_eq(weft_await(f[1]), -55);
-    let_run();
-    ck_assert_int_eq(weft_mailbox_count(receiver), 1);
-    schedule_receiver(0);
-    ck_assert_trail("t1 r1 t3 r3 ");
-    ck_assert_int_eq(weft_mailbox_count(receiver), 0);
-    weft_cancel(receiver);
-}
-
-TEST(a_receive_that_times_out_takes_no_message)
-{
-    int rc = 0;
-    double begin = weft_now();
-    WEFT_CANCEL_AFTER(0.002, rc) {
-        ck_assert_int_eq(weft_receive(), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_slept(begin, 0.002);
-    weft_tell(weft_self(), 1);
-    WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_receive(), 1);
-        ck_assert_int_eq(weft_receive(), -ECANCELED);
     }
 }
 

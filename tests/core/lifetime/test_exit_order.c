@@ -11,22 +11,6 @@ static weft_value suspend_and_mark_cancel(void *arg)
     return rc;
 }
 
-static weft_value defer_two_and_spin_child(void *arg)
-{
-    weft_defer(mark_arg, "first ");
-    weft_defer(mark_arg, "second ");
-    weft_spin(suspend_and_mark_cancel, "child ");
-    weft_snooze();
-    mark("body ");
-    return (weft_value)arg;
-}
-
-TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
-{ /* P16, P17 */
-    ck_assert_int_eq(weft_await(weft_spin(defer_two_and_spin_child, as_arg(4))), 4);
-    ck_assert_trail("body second first child ");
-}
-
 static void sleep_and_await(void *arg)
 {
     ck_assert_int_eq(weft_sleep(0.002), 0);

@@ -197,46 +197,6 @@ static weft_value snooze_often(void *arg)
     return 1;
 }
 
-TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
-{ /* T3, T4, P64 */
-    double begin = weft_now();
-    ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
-    ck_assert_int_eq(weft_sleep(0.001), 0); /* not shortened */
-    ck_assert_slept(begin, 0.001);
-    weft_fiber sleeper = spin_sleeping();
-    weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
-    weft_snooze();
-    ck_assert_int_eq(weft_schedule(sleeper, 1), -EBUSY);
-    ck_assert_int_eq(weft_schedule(snoozer, 1), -EBUSY);
-    ck_assert_int_eq(weft_await(snoozer), 1);
-    ck_assert_int_eq(weft_cancel(sleeper), 0);
-    ck_assert_int_eq(weft_schedule(sleeper, 1), -EBUSY);
-    ck_assert_int_eq(weft_await(sleeper), -ECANCELED);
-}
-
-static weft_fiber second;
-
-static weft_value wake_second(void *arg)
-{
-    weft_suspend();
-    mark("first ");
-    return weft_schedule(second, 7);
-}
-
-TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
-{ /* T10 */
-    weft_fiber first = weft_spin(wake_second, NULL);
-    second = weft_spin(count_resumes, NULL);
-    weft_snooze();
-    weft_schedule(first, 1);
-    weft_schedule(second, 1);
-    let_run();
-    ck_assert_trail("first ");
-    ck_assert_int_eq(resumed, 1);
-    weft_schedule(second, 0);
-    ck_assert_int_eq(weft_await(second), 7);
-}
-
 static weft_value count_own_switches(void *arg)
 {
     snooze_often(arg);

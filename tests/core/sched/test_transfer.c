@@ -109,22 +109,6 @@ TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
     ck_assert_trail("started cancelled");
 }
 
-static weft_value start_when_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    ck_assert_int_eq(weft_start(arg_id(arg)), -ECANCELED);
-    ck_assert_int_eq(weft_transfer(arg_id(arg), 1), -ECANCELED);
-    return 0;
-}
-
-TEST(a_cancelled_fiber_neither_starts_nor_transfers)
-{ /* T40 */
-    weft_fiber f = weft_new(mark_and_return, "ran");
-    ck_assert_int_eq(weft_await(weft_spin(start_when_cancelled, id_arg(f))), -ECANCELED);
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-}
-
 static weft_value transfer_double_back(void *arg)
 {
     weft_fiber peer = arg_id(arg);
@@ -187,20 +171,6 @@ TEST(a_transfer_does_not_replace_an_error)
     weft_schedule(f, -EIO);
     ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* the error of the child that ended */
     ck_assert_int_eq(weft_await(f), -EIO);
-}
-
-FIBER(snooze_once, weft_snooze())
-
-TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
-{ /* P64 */
-    weft_fiber sleeper = spin_sleeping();
-    weft_fiber snoozer = weft_spin(snooze_once, NULL);
-    weft_snooze();
-    ck_assert_int_eq(weft_transfer(sleeper, 1), -EBUSY);
-    ck_assert_int_eq(weft_transfer(snoozer, 1), -EBUSY);
-    weft_fiber parked = spin_suspended();
-    weft_park(parked);
-    ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
 }
 
 static weft_value transfer_and_mark(void *arg)

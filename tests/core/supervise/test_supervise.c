@@ -138,20 +138,6 @@ TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
     ck_assert_int_eq(weft_sleep(0), 0);
 }
 
-TEST(children_that_fail_at_the_same_time_count_as_one_restart)
-{ /* P39 */
-    supervisor_args p;
-    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
-    p.options.restarts_max = 1;
-    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
-    weft_schedule(id_of('c'), -EIO);
-    weft_schedule(id_of('b'), -EIO);
-    let_run();
-    ck_assert_int_eq(weft_state_of(supervisor), WEFT_WAITING);
-    end_child('a', FAILS);
-    ck_assert_int_eq(weft_await(supervisor), -EIO);
-}
-
 static weft_value fail_after_sibling(void *arg)
 {
     weft_snooze(); /* it is behind this fiber in the run queue */
