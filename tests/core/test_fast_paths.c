@@ -68,8 +68,6 @@ static const path slow_paths[] = {
     {.name = "a bystander", .has_bystander = true},
 };
 
-/* The fibers of the scenarios. */
-
 static void take_burden(void)
 {
     if (way->burden != NULL)
@@ -127,8 +125,6 @@ static void mark_counters(void)
     mark_count("timers ", (long long)counters.timers);
     mark_count("deferred ", deferred);
 }
-
-/* The scenarios. */
 
 static void await_children_in_turn(void)
 {
@@ -253,12 +249,7 @@ TEST(slow_paths_of_spin_await_exit_and_switch_have_the_effects_of_the_fast_paths
     }
 }
 
-static weft_value check_argument(void *arg)
-{
-    mark(arg);
-    ck_assert_int_eq(weft_snooze(), 0);
-    return (weft_value)strlen(arg);
-}
+FIBER_DO(check_argument, mark(arg), ck_assert_int_eq(weft_snooze(), 0), (weft_value)strlen(arg))
 
 /* A copy of an argument lies where a warm stack keeps its first frame. */
 TEST(a_warm_stack_starts_any_fiber_after_any_other)

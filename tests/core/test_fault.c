@@ -34,11 +34,7 @@ TEST(a_thread_becomes_a_cord_or_gets_an_error)
 #define FIBERS 140
 #endif
 
-static weft_value snooze_and_return(void *arg)
-{
-    int rc = weft_snooze();
-    return rc < 0 ? rc : (weft_value)arg;
-}
+FIBER_DO(snooze_and_return, int rc = weft_snooze(), rc < 0 ? rc : (weft_value)arg)
 
 static weft_value sum_of_copy(void *arg)
 {

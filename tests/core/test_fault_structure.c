@@ -219,12 +219,7 @@ static bool select_among(int pipes[PIPES][2], weft_fiber ended)
     return !weft_is_error(c[rc].value);
 }
 
-static weft_value write_byte(void *arg)
-{
-    weft_value rc;
-    WITHOUT_FAULTS(rc = weft_write((int)(intptr_t)arg, "x", 1));
-    return rc;
-}
+FIBER_DO(write_byte, weft_value rc, WITHOUT_FAULTS(rc = weft_write((int)(intptr_t)arg, "x", 1)), rc)
 
 /* One pipe becomes readable during the select. */
 static bool select_readable(int pipes[PIPES][2])
@@ -290,11 +285,7 @@ TEST_FAULTS(an_event_is_set_from_another_thread_or_the_call_fails)
     return is_done;
 }
 
-static weft_value count_down_to_error(void *arg)
-{
-    int *left = arg;
-    return --*left > 0 ? 0 : -EPROTO;
-}
+FIBER_DO(count_down_to_error, int *left = arg, --*left > 0 ? 0 : -EPROTO)
 
 /* Calls that could be registered run as often as they should. */
 TEST_FAULTS(delayed_calls_run_or_were_refused)

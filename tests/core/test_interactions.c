@@ -15,9 +15,8 @@ static weft_value mark_two_results(void *arg)
     return (weft_value)arg;
 }
 
-/* P6: moving a fiber to the front of the queue does not discard its pending result. */
 TEST(a_cancel_does_not_discard_a_pending_error)
-{
+{ /* P6 */
     for (int i = 0; i < 2; i++) {
         weft_fiber f = spin_waiting(mark_two_results, NULL);
         ck_assert_int_eq(i == 0 ? weft_schedule(f, -EIO) : weft_raise(f, -EIO, "broken"), 0);
@@ -27,9 +26,8 @@ TEST(a_cancel_does_not_discard_a_pending_error)
     ck_assert_trail("error cancel error cancel ");
 }
 
-/* P21, P34: the parent of two fibers that fail with one error awaits both. No error remains. */
 TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
-{
+{ /* P21, P34 */
     weft_fiber source = spin_suspended();
     weft_fiber first = spin_waiting(await_fiber, id_arg(source)),
                second = spin_waiting(await_fiber, id_arg(source));
@@ -56,9 +54,8 @@ static int run_thread_with_failures(void)
     return 0;
 }
 
-/* P77, P78: one error is reported. A leak checker finds no memory of either error. */
 TEST(a_thread_that_ends_with_two_errors_reports_one_and_frees_both)
-{
+{ /* P77, P78 */
     const outcome *out = run_apart(run_thread_with_failures);
     ck_assert_msg(out->status == 0, "%s", out->text);
     ck_assert_uint_eq(count_in(out->text, "was not handled"), 1);
@@ -69,11 +66,7 @@ typedef struct pair {
     bool is_any;
 } pair;
 
-static weft_value select_two(void *arg)
-{
-    weft_value out;
-    return weft_select_fibers(arg, 2, &out);
-}
+FIBER_DO(select_two, weft_value out, weft_select_fibers(arg, 2, &out))
 
 TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
 { /* P37, P64 */
@@ -123,17 +116,10 @@ TEST(a_starter_that_is_parked_and_unparked_runs_once)
     ck_assert_int_eq(weft_await(f), 7);
 }
 
-/* Time. */
-
 #define SLEEP_S 0.005
 static bool is_woken;
 
-static weft_value sleep_and_set_woken(void *arg)
-{
-    int rc = weft_sleep(SLEEP_S);
-    is_woken = true;
-    return rc;
-}
+FIBER_DO(sleep_and_set_woken, int rc = weft_sleep(SLEEP_S), is_woken = true, rc)
 
 /* P11: the clock is read after at most 64 switches, however long they take. */
 TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)

@@ -58,11 +58,7 @@ static weft_value suspend_below(const volatile char *begin, ptrdiff_t bytes)
     return rc + room[0];
 }
 
-static weft_value suspend_9_kib_below(void *arg)
-{
-    volatile char begin = 0;
-    return suspend_below(&begin, 9 << 10);
-}
+FIBER_DO(suspend_9_kib_below, volatile char begin = 0, suspend_below(&begin, 9 << 10))
 
 TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
 { /* T21 */
@@ -108,12 +104,7 @@ static weft_value fail_with_slow_cleanup(void *arg)
     return weft_fail(-EIO, "cannot clean up");
 }
 
-static weft_value spin_failing_child(void *arg)
-{
-    weft_spin(fail_with_slow_cleanup, arg);
-    weft_snooze();
-    return 1;
-}
+FIBER_DO(spin_failing_child, weft_spin(fail_with_slow_cleanup, arg), weft_snooze(), 1)
 
 TEST(a_stop_after_the_function_has_returned_hides_no_error)
 { /* P18: once its function has returned, a stop is too late. */

@@ -26,8 +26,6 @@ static bool is_main(const actor *a)
     return a == &actors[0];
 }
 
-/* Steps that do not block. */
-
 static void step_spin(actor *me)
 {
     if (actors_made == ACTORS_MAX)
@@ -219,8 +217,6 @@ static void step_cancel_scope(actor *me)
     REQUIRE(weft_scope_cancel(&of->scopes[i].scope) == 0);
     REQUIRE(weft_scope_is_cancelled(&of->scopes[i].scope));
 }
-
-/* Steps that may block. */
 
 static void step_snooze(actor *me)
 {

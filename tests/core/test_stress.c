@@ -50,12 +50,7 @@ static void assert_nothing_left(void)
 
 static size_t counted;
 
-static weft_value suspend_and_count(void *arg)
-{
-    weft_value rc = weft_suspend();
-    counted += rc == -ECANCELED;
-    return rc;
-}
+FIBER_DO(suspend_and_count, weft_value rc = weft_suspend(), counted += rc == -ECANCELED, rc)
 
 static weft_value snooze_often(void *arg)
 {
@@ -121,9 +116,8 @@ static size_t spin_waiting_fibers(size_t n)
     return resident_pages() - before;
 }
 
-/* T48: most memory of ended fibers is returned to the system, while the thread is idle. */
 TEST(stacks_of_ended_fibers_free_their_memory)
-{
+{ /* T48 */
     if (is_checked())
         return;
     size_t pages = spin_waiting_fibers(50000), full = resident_pages();

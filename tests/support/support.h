@@ -177,11 +177,23 @@ static inline void *join_thread(pthread_t thread)
         return (weft_value)(expression);                             \
     }
 
-/* Define a function for fibers, which executes a statement and then returns an expression. */
-#define FIBER_DO(name, statement, expression)                        \
+/*
+ * Define a function for fibers, which executes one or two statements and then returns an
+ * expression. For short functions, which fit on one line.
+ */
+#define FIBER_DO(...) FIBER_PICK(__VA_ARGS__, FIBER_DO_2, FIBER_DO_1, )(__VA_ARGS__)
+#define FIBER_PICK(name, first, second, third, chosen, ...) chosen
+#define FIBER_DO_1(name, statement, expression)                      \
     static inline weft_value name(void *arg __attribute__((unused))) \
     {                                                                \
         statement;                                                   \
+        return (weft_value)(expression);                             \
+    }
+#define FIBER_DO_2(name, first, second, expression)                  \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        first;                                                       \
+        second;                                                      \
         return (weft_value)(expression);                             \
     }
 

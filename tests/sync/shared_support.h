@@ -57,12 +57,7 @@ static inline uint32_t next_random(uint32_t *state)
 static bool is_woken;
 static weft_chan *wake_chan, *last_chan; /* of the wake; of which no receiver may remain */
 
-static inline weft_value end_process(void *arg)
-{
-    reach_stage(1);
-    wait_for_stage(2);
-    return exit_with(arg);
-}
+FIBER_DO(end_process, reach_stage(1), wait_for_stage(2), exit_with(arg))
 
 static inline weft_value wake_then_check(void *arg)
 {

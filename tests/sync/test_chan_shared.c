@@ -12,18 +12,6 @@ static weft_chan *chan;
 FIBER(send_arg, weft_chan_send(chan, (weft_value)arg))
 FIBER(recv_from_chan, weft_chan_recv(chan))
 
-TEST_LOOP(values_pass_between_two_threads_in_both_directions_with_any_capacity, 3)
-{ /* P49 */
-    const size_t cap = (size_t)_i;
-    chan = weft_chan_new_shared(cap);
-    weft_cord other = start_cord(send_arg, as_arg(1000));
-    ck_assert_int_eq(weft_chan_recv(chan), 1000);
-    ck_assert_int_eq(weft_cord_join(other), 0);
-    other = start_cord(recv_from_chan, NULL);
-    ck_assert_int_eq(weft_chan_send(chan, 42), 0);
-    ck_assert_int_eq(weft_cord_join(other), 42);
-}
-
 typedef struct point {
     int x, y;
     char name[20];
@@ -367,12 +355,7 @@ TEST(an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
 }
 
 FIBER(send_point, points_send(arg, (point){1, 2, "sent"}))
-
-static weft_value recv_point(void *arg)
-{
-    point p;
-    return points_recv(arg, &p);
-}
+FIBER_DO(recv_point, point p, points_recv(arg, &p))
 
 TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused)
 {

@@ -103,11 +103,7 @@ static weft_value receive_values(actor *me)
     }
 }
 
-static weft_value run_chan_actor(void *arg)
-{
-    actor *me = arg;
-    return me->sender >= 0 ? send_values(me) : receive_values(me);
-}
+FIBER_DO(run_chan_actor, actor *me = arg, me->sender >= 0 ? send_values(me) : receive_values(me))
 
 /* Run every n-th actor in this thread. */
 static void spin_actors(unsigned first, unsigned n)
@@ -281,12 +277,7 @@ TEST(an_interrupted_typed_call_writes_nothing_and_sends_nothing)
     ck_assert_int_eq(weft_await(f), -EPIPE);
 }
 
-static weft_value recv_number(void *arg)
-{
-    int64_t n = 0;
-    ck_assert_int_eq(number_chan_recv(arg, &n), 0);
-    return n == -EIO;
-}
+FIBER_DO(recv_number, int64_t n = 0, ck_assert_int_eq(number_chan_recv(arg, &n), 0), n == -EIO)
 
 /* API: WEFT_CHAN_OF */
 TEST(an_item_may_have_the_bytes_of_an_error_code)

@@ -24,17 +24,6 @@ static void assert_mutex_is_free(void)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
-TEST(a_signal_without_waiters_is_not_remembered_and_a_timeout_returns_with_the_mutex)
-{ /* T60, P55 */
-    play({M, signal_one, 0}, {M, broadcast, 0}, {M, lock});
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, wait_locked, -ECANCELED}, {M, owner, M});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    play({M, signal_one, 0}, {M, unlock});
-}
-
 TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
 { /* T58, T59, P55 */
     play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},

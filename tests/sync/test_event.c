@@ -49,12 +49,7 @@ TEST(setting_an_event_wakes_its_waiter_and_leaves_it_clear)
          {M, wait_event});
 }
 
-static weft_value wait_and_mark(void *text)
-{
-    int rc = weft_event_wait(&event);
-    mark(rc == 0 ? text : "x");
-    return rc;
-}
+FIBER_DO(wait_and_mark, int rc = weft_event_wait(&event), mark(rc == 0 ? arg : "x"), rc)
 
 /* Spin fibers that wait for the event and mark "0", "1", "2" ... */
 static void spin_batch(weft_fiber *f, size_t n)
@@ -152,14 +147,6 @@ TEST(in_a_child_an_event_has_no_waiters_of_other_threads)
     ck_assert_ptr_null(join_thread(thread));
 }
 
-TEST(a_fiber_stopped_before_it_ran_does_not_wait)
-{
-    weft_fiber f = weft_spin(wait_and_mark, "w");
-    weft_stop(f, 2);
-    ck_assert_int_eq(weft_await(f), 2);
-    play({M, set}, {M, is_set, true}, {M, clear});
-}
-
 TEST(a_parked_fiber_gets_the_signal)
 {
     play({A, wait_event, WAITS}, {M, park, 0, A}, {M, set}, {A, returns, WAITS}, {M, is_set, false},
@@ -220,12 +207,7 @@ TEST(a_signal_after_one_in_flight_is_for_the_next_wait)
          {M, is_set, true}, {B, wait_event, 0}, {A, returns, 0});
 }
 
-static weft_value set_and_exit(void *arg)
-{
-    set_in_thread(0);
-    exit_here(3);
-    return 0;
-}
+FIBER_DO(set_and_exit, set_in_thread(0), exit_here(3), 0)
 
 /* The end of the process waits for this fiber. The remote message arrives meanwhile. */
 static weft_value end_after_shield(void *arg)

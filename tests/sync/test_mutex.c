@@ -10,11 +10,7 @@ STEP(unlock, weft_mutex_unlock(&mutex))
 STEP(owner, actor_of(weft_mutex_owner(&mutex)))
 
 /* Lock and suspend. End with the mutex. */
-static weft_value end_with_mutex(void *arg)
-{
-    int rc = weft_mutex_lock(&mutex);
-    return rc < 0 ? rc : weft_suspend();
-}
+FIBER_DO(end_with_mutex, int rc = weft_mutex_lock(&mutex), rc < 0 ? rc : weft_suspend())
 
 static void assert_mutex_is_free(void)
 {
@@ -43,14 +39,6 @@ TEST(only_the_holder_may_unlock)
     play({M, lock}, {A, unlock, -EPERM}, {M, owner, M}, {M, unlock}, {M, unlock, -EPERM});
 }
 
-TEST(a_fiber_stopped_before_it_ran_does_not_lock)
-{
-    weft_fiber f = weft_spin(end_with_mutex, NULL);
-    ck_assert_int_eq(weft_stop(f, 5), 0);
-    ck_assert_int_eq(weft_await(f), 5);
-    assert_mutex_is_free();
-}
-
 TEST(a_parked_fiber_is_handed_the_mutex)
 {
     play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, park, 0, A}, {M, unlock}, {M, run},
@@ -66,16 +54,6 @@ TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
     assert_mutex_is_broken(); /* and stays broken */
     mutex = (weft_mutex){0};
     assert_mutex_is_free();
-}
-
-TEST(a_cancelled_holder_that_ends_breaks_the_mutex)
-{ /* P54 */
-    weft_fiber f = spin_waiting(end_with_mutex, NULL);
-    play({A, lock, WAITS});
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    play({A, returns, -EOWNERDEAD});
-    assert_mutex_is_broken();
 }
 
 TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_and_the_next_fiber_of_its_record)

@@ -127,16 +127,6 @@ TEST(one_fiber_may_hold_resources_of_several_pools)
     }
 }
 
-TEST(a_discarded_resource_is_destroyed_and_replaced)
-{ /* P57 */
-    open_pool(1);
-    play({M, acquire, 1}, {M, acquire, 1}, {M, discard, 0, 1}); /* even if it was acquired twice */
-    ck_assert_str_eq(factory.destroyed_list, "1 ");
-    assert_pool(0, 0, 0);
-    play({M, release, -EINVAL, 1}, {M, acquire, 2}, {M, release, 0, 2});
-    assert_complete_then_free(1);
-}
-
 TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter)
 {
     open_pool(1);
@@ -228,19 +218,6 @@ TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
          {M, maker, B}, {M, cancel, 0, B}, /* during creation */
          {B, returns, -ECANCELED}, {M, maker, C}, {M, create_now}, {C, returns, 2},
          {C, release, 0, 2});
-    assert_complete_then_free(1);
-}
-
-TEST(a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {A, acquire, 1}, {B, acquire, WAITS}, {A, ends}, {B, returns, 2});
-    ck_assert_str_eq(factory.destroyed_list, "1 ");
-    ck_assert_int_eq(weft_stop(actors[B].fiber, 0), 0);
-    is_over = true; /* a stopped fiber makes no further calls */
-    let_run();
-    ck_assert_str_eq(factory.destroyed_list, "1 2 ");
-    assert_pool(0, 0, 0);
     assert_complete_then_free(1);
 }
 

@@ -18,14 +18,6 @@ static void assert_rwlock_is_free(void)
     play({M, try_write}, {M, unlock});
 }
 
-TEST(a_free_lock_is_acquired_without_a_switch)
-{
-    weft_spin(mark_and_return, "switched");
-    play({M, read_lock}, {M, read_lock}, {M, try_write, -EBUSY}, {M, unlock}, {M, unlock},
-         {M, write_lock}, {M, unlock});
-    ck_assert_trail("");
-}
-
 TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
 {
     play({A, write_lock}, {B, read_lock, WAITS}, {C, read_lock, WAITS}, {D, write_lock, WAITS},

@@ -38,8 +38,6 @@ STEP(push, weft_queue_push(queue, arg))
 STEP(tell, weft_tell(actors[A].fiber, arg))
 STEP(timers, armed_timers())
 
-/* One clause. */
-
 TEST(a_ready_clause_is_chosen_without_a_switch)
 {
     weft_queue_push(queue, 3);
@@ -166,18 +164,6 @@ TEST(the_timer_of_a_losing_clause_is_disarmed)
          {M, put, 0, 1}, {M, timers, 0}, {A, returns, CHOSE(1, 1)});
 }
 
-/* Fibers that end. */
-
-TEST(the_clause_of_an_ended_fiber_is_ready)
-{ /* P37 */
-    weft_fiber alive = spin_suspended(), dead = weft_spin(return_arg, as_arg(7));
-    let_run();
-    play({M, pick, CHOSE(1, 7), CLAUSES(weft_clause_ended(alive), weft_clause_ended(dead))});
-    ck_assert_int_eq(weft_state_of(alive), WEFT_WAITING);
-    weft_schedule(alive, 8);
-    ck_assert_int_eq(weft_await(alive), 8);
-}
-
 FIBER_DO(fail_when_scheduled, weft_suspend(), fail_with(arg))
 
 TEST_LOOP(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent, 2)
@@ -192,15 +178,6 @@ TEST_LOOP(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_r
     play({M, pick, CHOSE(1, -EIO), CLAUSES(weft_clause_time(INFINITY), weft_clause_ended(f))});
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
-}
-
-TEST(a_fiber_that_is_stopped_ends_too)
-{ /* P37 */
-    weft_fiber f = spin_suspended(), g = spin_suspended();
-    play({A, pick, WAITS, CLAUSES(weft_clause_ended(f), weft_clause_ended(g))});
-    weft_stop(g, 9);
-    play({A, returns, CHOSE(1, 9)});
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
 
 TEST(fibers_that_end_in_one_tick_are_reported_once_each)
@@ -228,8 +205,6 @@ TEST(select_and_await_get_the_same_value)
          {C, await_target, WAITS}, {M, finish, 0, 6}, {A, returns, 6}, {B, returns, CHOSE(0, 6)},
          {C, returns, 6});
 }
-
-/* Closed channels. */
 
 TEST(a_clause_of_a_closed_channel_is_ready_at_once)
 {
@@ -266,12 +241,6 @@ TEST_LOOP(closing_or_freeing_a_channel_ends_a_waiting_select, 2)
          {E, returns, CHOSE(1, -EPIPE)});
     ck_assert_int_eq(item, 5);
 }
-
-/* One channel in several clauses. */
-
-/* Cancelled and interrupted selects. */
-
-/* Without waiting. */
 
 TEST(try_select_never_waits)
 {

@@ -9,8 +9,6 @@ static weft_chan *chan_of_one(weft_value value)
     return chan;
 }
 
-/* Equal chances. */
-
 static void assert_fair(const int *wins, size_t n, int rounds)
 {
     for (size_t i = 0; i < n; i++) {

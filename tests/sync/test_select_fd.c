@@ -252,16 +252,6 @@ TEST(all_selects_on_a_descriptor_wake_when_it_is_ready)
         play({i, returns, CHOSE(1, POLLIN)});
 }
 
-TEST(a_time_clause_wins_if_no_descriptor_is_ready)
-{
-    for (int i = 0; i < 5; i++) {
-        double begin = weft_now();
-        play({M, pick, CHOSE(1, 0), CLAUSES(readable(p[0]), weft_clause_time(0.001))},
-             {M, pending, 0});
-        ck_assert_slept(begin, 0.001);
-    }
-}
-
 TEST(try_select_leaves_no_operation_behind)
 {
     int idle[2]; /* a pipe of the kernel on every backend */
@@ -273,8 +263,6 @@ TEST(try_select_leaves_no_operation_behind)
     ck_assert_uint_eq(stats().switches, switches);
     close_fd_pair(idle);
 }
-
-/* Cancelled and interrupted selects. */
 
 static const struct {
     step_call *call;
@@ -319,8 +307,6 @@ TEST(a_descriptor_may_be_closed_while_the_kernel_releases_its_operation)
         ck_assert_int_eq(j.c[0].value, 0);
     }
 }
-
-/* Other fibers. */
 
 TEST(a_descriptor_that_is_always_ready_starves_no_fiber)
 {

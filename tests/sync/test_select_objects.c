@@ -58,8 +58,6 @@ STEP(send_signal, raise((int)arg))
 #define EVENT weft_clause_event(&event)
 #define SIGNAL weft_clause_signal(&usr1)
 
-/* Semaphores. */
-
 TEST(a_clause_may_occur_twice)
 {
     play({A, pick, WAITS, CLAUSES(SEM, SEM)}, {M, post}, {A, returns, CHOSE(0, 0)}, {M, post},
@@ -69,8 +67,6 @@ TEST(a_clause_may_occur_twice)
     play({A, pick, WAITS, CLAUSES(SIGNAL, SIGNAL)}, {M, raise_in_flight, 0, SIGUSR1},
          {A, returns, CHOSE(0, SIGUSR1)}, {M, try_pick, -EAGAIN, CLAUSES(SIGNAL, SIGNAL)});
 }
-
-/* Events. */
 
 FIBER(pick_in_fiber, pick((weft_value)arg))
 
@@ -126,8 +122,6 @@ TEST(a_select_fails_if_another_thread_waits_for_its_event)
     ck_assert_int_eq(weft_cord_join(other), 0);
 }
 
-/* Signals. */
-
 TEST(a_signal_wakes_selects_and_plain_waits)
 {
     play({M, try_pick, -EAGAIN, CLAUSES(SIGNAL)}, /* catches the signal from now on */
@@ -171,8 +165,6 @@ TEST(a_signal_in_flight_is_stored_if_the_select_is_cancelled)
     play({A, pick, WAITS, CLAUSES(RECV, SIGNAL)}, {M, raise_in_flight, 0, SIGUSR1},
          {M, cancel, 0, A}, {A, returns, -ECANCELED}, {M, signal_wait, SIGUSR1});
 }
-
-/* All three. */
 
 TEST(a_cancelled_select_takes_nothing)
 {

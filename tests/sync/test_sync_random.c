@@ -24,8 +24,6 @@ static void run_ops_while_holding(actor *me)
             pause_randomly(me);
 }
 
-/* Actions of actors on each other. */
-
 static void interrupt_actor(actor *to)
 {
     bool was_waiting = weft_state_of(to->id) == WEFT_WAITING;
@@ -189,8 +187,6 @@ static void check_all(void *arg)
         check_queue(&queues[i]);
     check_pool();
 }
-
-/* The program. */
 
 static void open_all(void)
 {

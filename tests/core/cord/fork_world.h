@@ -38,12 +38,7 @@ static weft_value count_child_run(weft_value rc)
     return rc;
 }
 
-static weft_value wait_for_read(void *arg)
-{
-    char byte;
-    return count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO);
-}
-
+FIBER_DO(wait_for_read, char byte, count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO))
 FIBER(wait_for_sleep, count_child_run(weft_sleep(0.02)))
 
 static weft_value lock_and_unlock(weft_mutex *mutex)

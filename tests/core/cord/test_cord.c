@@ -208,8 +208,6 @@ TEST(a_cord_that_calls_pthread_exit_can_be_joined)
     ck_assert_int_eq(cleanups, 1);
 }
 
-/* Options. */
-
 static weft_value thread_name(void *arg)
 {
     pthread_getname_np(pthread_self(), arg, 16);
@@ -282,8 +280,6 @@ TEST(invalid_options_are_refused)
         ck_assert_any_error(-EINVAL);
     }
 }
-
-/* Process exit. */
 
 static weft_value print_when_cancelled(void *arg)
 {

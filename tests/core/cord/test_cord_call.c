@@ -27,8 +27,6 @@ static void drain_server(void)
         ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(i)), i);
 }
 
-/* Remote spawns. */
-
 static weft_value tell_self_and_parent(void *arg)
 {
     weft_tell(arg_id(arg), (weft_value)weft_self());
@@ -204,12 +202,7 @@ TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
     ck_assert(atomic_load(&has_ended));
 }
 
-static weft_value ignore_cancel(void *arg)
-{
-    weft_tell(arg_id(arg), 1);
-    weft_sleep(INFINITY);
-    return 6;
-}
+FIBER_DO(ignore_cancel, weft_tell(arg_id(arg), 1), weft_sleep(INFINITY), 6)
 
 static weft_value call_ignoring(void *arg)
 {
@@ -231,8 +224,6 @@ TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
     ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
 }
 
-/* Calls that the caller may leave. */
-
 static sem_t may_continue;
 static atomic_int drops;
 
@@ -243,12 +234,7 @@ static void drop(void *arg)
     weft_tell(weft_main(), 99);
 }
 
-static weft_value sum_of_copy(void *arg)
-{
-    const int *numbers = arg;
-    return numbers[0] + numbers[1];
-}
-
+FIBER_DO(sum_of_copy, const int *numbers = arg, numbers[0] + numbers[1])
 FIBER_DO(block_thread, sem_wait(&may_continue), *(int *)arg)
 
 TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)

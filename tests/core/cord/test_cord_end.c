@@ -171,8 +171,6 @@ TEST(a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner)
 }
 #endif
 
-/* The argument of a call. */
-
 static atomic_int drops;
 static void *dropped;
 

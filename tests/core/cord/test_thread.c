@@ -288,11 +288,7 @@ static void *schedule_twice_a_sleeper(void *arg)
     return as_arg(weft_schedule(f, 1) + weft_schedule(f, 2));
 }
 
-static weft_value sleep_shortly(void *arg)
-{
-    int rc = weft_sleep(0.01);
-    return rc == 0 ? weft_sleep(0.01) : rc;
-}
+FIBER_DO(sleep_shortly, int rc = weft_sleep(0.01), rc == 0 ? weft_sleep(0.01) : rc)
 
 TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
 { /* API: weft_schedule */

@@ -72,8 +72,6 @@ TEST(counters_of_resources_show_the_current_number)
     close_fd_pair(fd);
 }
 
-/* Other cords. */
-
 /* Cancel a cord that waits, and join it. */
 static void end_cord(weft_cord cord)
 {
@@ -195,8 +193,6 @@ TEST(a_plain_thread_can_read_counters_and_does_not_become_a_cord)
     ck_assert_uint_eq(after.polls, before.polls);
 }
 
-/* The sum of all cords. */
-
 #define SNOOZES 1000
 
 static weft_value snooze_and_count(void *arg)
@@ -280,8 +276,6 @@ TEST(a_forked_process_counts_only_its_own_cords)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     end_cord(other);
 }
-
-/* Sizes of results. */
 
 static int fill_info(void *out, size_t size)
 {

@@ -224,8 +224,6 @@ TEST(each_stall_is_reported_once)
     block_until_reported("'main' of", 2);
 }
 
-/* Threads that are not stalled. */
-
 static atomic_bool is_over;
 static atomic_int running;
 static _Atomic weft_fiber waiting;

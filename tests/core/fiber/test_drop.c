@@ -13,12 +13,7 @@ static void drop_owned(void *arg)
     atomic_fetch_add(&dropped, 1);
 }
 
-static weft_value use_owned(void *arg)
-{
-    ck_assert_str_eq(arg, "owned");
-    atomic_fetch_add(&ran, 1);
-    return 7;
-}
+FIBER_DO(use_owned, ck_assert_str_eq(arg, "owned"), atomic_fetch_add(&ran, 1), 7)
 
 #define OWNED ((void *)"owned")
 
@@ -170,8 +165,6 @@ TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
     ck_assert_str_eq(dropped_text, "changed");
     ck_assert_counts(0, 1);
 }
-
-/* Cords. */
 
 static sem_t may_end;
 

@@ -155,13 +155,7 @@ TEST(a_shield_delays_raised_errors_but_not_interrupts)
     assert_results(f, rc, -9, 0, 0);
 }
 
-static weft_value spin_child_and_return(void *arg)
-{
-    weft_spin(suspend, NULL);
-    weft_snooze();
-    return (weft_value)arg;
-}
-
+FIBER_DO(spin_child_and_return, weft_spin(suspend, NULL), weft_snooze(), arg)
 CALLBACK(store_sleep_result, *(weft_value *)arg = weft_sleep(INFINITY))
 FIBER_DO(defer_sleep, weft_defer(store_sleep_result, arg), spin_child_and_return(as_arg(1)))
 

@@ -4,12 +4,7 @@
  */
 #include "support/suite.h"
 
-static weft_value suspend_and_mark_cancel(void *arg)
-{
-    weft_value rc = weft_suspend();
-    mark(arg);
-    return rc;
-}
+FIBER_DO(suspend_and_mark_cancel, weft_value rc = weft_suspend(), mark(arg), rc)
 
 static void sleep_and_await(void *arg)
 {
@@ -54,12 +49,7 @@ static void spin_without_await(void *arg)
     mark("defer ");
 }
 
-static weft_value defer_spinning(void *arg)
-{
-    weft_defer(spin_without_await, NULL);
-    weft_snooze();
-    return (weft_value)arg;
-}
+FIBER_DO(defer_spinning, weft_defer(spin_without_await, NULL), weft_snooze(), arg)
 
 TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
 { /* P16, P23 */
@@ -141,11 +131,7 @@ static weft_value fail_named(void *arg)
     return weft_fail((int)(intptr_t)arg, "no such luck");
 }
 
-static weft_value spin_failing_and_detach(void *arg)
-{
-    weft_fiber f = weft_spin(fail_named, arg);
-    return weft_detach(f);
-}
+FIBER_DO(spin_failing_and_detach, weft_fiber f = weft_spin(fail_named, arg), weft_detach(f))
 
 static int return_with_unhandled_error(void)
 {

@@ -126,12 +126,7 @@ TEST_PROGRAM(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue, 5, "cle
 
 static weft_key printed; /* its destructor prints the value */
 
-static weft_value exit_with_local_value(void *arg)
-{
-    weft_local_set(printed, arg);
-    exit_here(0);
-    return 0;
-}
+FIBER_DO(exit_with_local_value, weft_local_set(printed, arg), exit_here(0), 0)
 
 TEST_PROGRAM_PRINTS(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit, 0, "main ",
                     "caller ")

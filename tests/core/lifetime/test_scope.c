@@ -258,11 +258,7 @@ TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-static weft_value sleep_shortly(void *arg)
-{
-    int rc = weft_sleep(0.001);
-    return rc < 0 ? rc : (weft_value)arg;
-}
+FIBER_DO(sleep_shortly, int rc = weft_sleep(0.001), rc < 0 ? rc : (weft_value)arg)
 
 static weft_value sleep_in_short_shields(void *arg)
 {

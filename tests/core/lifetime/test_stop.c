@@ -135,17 +135,6 @@ TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
     ck_assert_trail("block fiber block fiber queued ");
 }
 
-FIBER_DO(store_value_then_snooze, *(weft_value *)arg = weft_suspend(), weft_snooze())
-
-TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
-{ /* P24 */
-    weft_value got = 0;
-    weft_fiber f = spin_waiting(store_value_then_snooze, &got);
-    weft_schedule(f, 8);
-    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
-    ck_assert_int_eq(got, 8);
-}
-
 static weft_value sleep_while_cancelled(void *arg)
 {
     ck_assert(!weft_is_cancelled());
@@ -222,12 +211,7 @@ static void try_every_call(call_targets *s)
     ck_assert_int_eq(weft_await(s->dead), 3); /* needs no wait */
 }
 
-static weft_value try_every_call_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    try_every_call(arg);
-    return 0;
-}
+FIBER_DO(try_every_call_cancelled, weft_cancel(weft_self()), try_every_call(arg), 0)
 
 static weft_value try_every_call_in_scope(void *arg)
 {
@@ -273,41 +257,6 @@ TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
     }
     ck_assert_uint_le(armed_timers(), 2); /* the shielded sleep of the other fiber, its shield */
     close_idle_fd_pair(fd);
-}
-
-TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
-{ /* T44 */
-    for (int i = 0; i < 1000; i++) {
-        weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
-        ck_assert_int_eq(weft_start(f), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
-    }
-    ck_assert_uint_eq(stats().fibers, 0);
-    ck_assert_uint_eq(stats().timers, 0);
-}
-
-static weft_value snooze_while_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    for (int i = 0; i < 100; i++)
-        weft_snooze();
-    return (weft_value)arg;
-}
-
-static weft_value snooze_once_while_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    weft_spin(mark_and_return, "ran");
-    ck_assert_int_eq(weft_snooze(), -ECANCELED);
-    ck_assert_trail("");
-    return 0;
-}
-
-TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
-{ /* T45, T40 */
-    ck_assert_int_eq(weft_await(weft_spin(snooze_while_cancelled, NULL)), -ECANCELED);
-    ck_assert_int_eq(weft_await(weft_spin(snooze_once_while_cancelled, NULL)), -ECANCELED);
 }
 
 /* Use memory of the parent until the cleanup ends. */

@@ -331,12 +331,7 @@ TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
 
 static int ended;
 
-static weft_value count_end(void *arg)
-{
-    weft_value rc = weft_suspend();
-    ended += rc == -ECANCELED;
-    return rc;
-}
+FIBER_DO(count_end, weft_value rc = weft_suspend(), ended += rc == -ECANCELED, rc)
 
 static weft_value spin_many(void *arg)
 {

@@ -16,32 +16,7 @@ TEST(a_parked_fiber_runs_with_its_value_once_unparked)
     ck_assert_trail("f");
 }
 
-TEST(a_fiber_can_be_parked_while_runnable_and_before_it_runs)
-{ /* P14 */
-    weft_fiber f = weft_spin(mark_and_return, "f");
-    weft_fiber g = weft_spin(suspend_and_mark, "g");
-    ck_assert_int_eq(weft_park(f), 0);
-    weft_snooze();
-    weft_schedule(g, 3);
-    ck_assert_int_eq(weft_park(g), 0);
-    ck_assert_int_eq(weft_park(g), 0);
-    let_run();
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(g), 0);
-    ck_assert_int_eq(weft_unpark(g), 0);
-    ck_assert_int_eq(weft_unpark(f), 0);
-    let_run();
-    ck_assert_trail("gf");
-    ck_assert_int_eq(weft_await(g), 3);
-}
-
-static weft_value park_starter(void *arg)
-{
-    ck_assert_int_eq(weft_park(arg_id(arg)), 0);
-    mark("parked ");
-    return 0;
-}
-
+FIBER_DO(park_starter, ck_assert_int_eq(weft_park(arg_id(arg)), 0), mark("parked "), 0)
 FIBER_DO(unpark_fiber, mark("unparks "), weft_unpark(arg_id(arg)))
 
 TEST(a_fiber_can_be_parked_while_it_starts_another)

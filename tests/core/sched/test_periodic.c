@@ -138,11 +138,7 @@ TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
     ck_assert_trail("once ");
 }
 
-static weft_value fail_at_three(void *arg)
-{
-    int *count = arg;
-    return ++*count < 3 ? 1 : weft_fail(-EIO, "broken");
-}
+FIBER_DO(fail_at_three, int *count = arg, ++*count < 3 ? 1 : weft_fail(-EIO, "broken"))
 
 TEST_PROGRAM(main_waits_for_delayed_and_periodic_calls, 0, "")
 {
@@ -240,11 +236,7 @@ TEST(a_throttled_loop_keeps_its_rate)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-static weft_value run_long_first(void *arg)
-{
-    bool is_first = runs_count == 0;
-    return run_for_ms(is_first ? arg : NULL);
-}
+FIBER_DO(run_long_first, bool is_first = runs_count == 0, run_for_ms(is_first ? arg : NULL))
 
 TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
 { /* P47 */

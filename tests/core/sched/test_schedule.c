@@ -119,12 +119,7 @@ TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
     ck_assert_int_eq(weft_suspend(), -EIO);
 }
 
-static weft_value sleep_and_mark(void *arg)
-{
-    weft_sleep(0.002);
-    mark(arg);
-    return 0;
-}
+FIBER_DO(sleep_and_mark, weft_sleep(0.002), mark(arg), 0)
 
 static weft_value tick_forever(void *arg)
 {

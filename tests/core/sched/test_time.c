@@ -100,12 +100,7 @@ static weft_value snooze_until_over(void *arg)
     return 0;
 }
 
-static weft_value sleep_then_be_over(void *arg)
-{
-    int rc = weft_sleep(*(double *)arg);
-    is_over = true;
-    return rc;
-}
+FIBER_DO(sleep_then_be_over, int rc = weft_sleep(*(double *)arg), is_over = true, rc)
 
 TEST(a_timeout_ends_a_loop_that_only_snoozes_and_a_wait_beside_it)
 { /* P12 */

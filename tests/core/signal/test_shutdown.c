@@ -147,12 +147,7 @@ TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
     ck_assert_ptr_null(strstr(o->text, "polite"));
 }
 
-static weft_value spin_when_scheduled(void *arg)
-{
-    weft_suspend();
-    weft_spin(mark_and_return, arg);
-    return 0;
-}
+FIBER_DO(spin_when_scheduled, weft_suspend(), weft_spin(mark_and_return, arg), 0)
 
 static weft_value spin_while_cancelled(void *arg)
 {
@@ -334,8 +329,6 @@ TEST(accepting_fibers_are_cancelled_first_also_the_loop_of_an_ancestor)
         weft_close(fd[i]);
 }
 
-/* Other threads. */
-
 static weft_value wait_in_cord(void *arg)
 {
     weft_tell(arg_id(arg), 1);
@@ -365,8 +358,6 @@ TEST(only_the_main_thread_can_install_shutdown_on_signals)
 {
     ck_assert_int_eq((intptr_t)join_thread(start_thread(install_in_thread, NULL)), -EPERM);
 }
-
-/* Programs that signals end. */
 
 typedef struct running_program {
     pid_t pid;
@@ -441,12 +432,7 @@ static int wait_forever(void)
     return weft_wait_signal(&set);
 }
 
-static weft_value print_when_cancelled(void *arg)
-{
-    weft_value rc = weft_sleep(INFINITY);
-    print_stderr(arg);
-    return rc;
-}
+FIBER_DO(print_when_cancelled, weft_value rc = weft_sleep(INFINITY), print_stderr(arg), rc)
 
 static weft_value print_with_grandchild(void *arg)
 {

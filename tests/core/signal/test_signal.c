@@ -484,8 +484,6 @@ TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
     return 0;
 }
 
-/* The dump of all fibers. */
-
 static const char *dump_signal;
 
 static int dump_by_signal(void)

@@ -136,8 +136,6 @@ static void run_reference(int variant)
     }
 }
 
-/* Random actions of other fibers. */
-
 static weft_fiber known[32]; /* fibers that have run; most have ended */
 
 static weft_fiber *random_known(void)
@@ -295,8 +293,6 @@ static const property properties[] = {
 };
 
 PROPERTIES(properties)
-
-/* Load. */
 
 static int load_runs;
 

@@ -238,12 +238,7 @@ TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_f
     cancel_supervisor(supervisor);
 }
 
-static weft_value restart_b_later(void *arg)
-{
-    weft_await(id_of('b'));
-    weft_sleep(TICK_S);
-    return weft_restart(id_of('b'));
-}
+FIBER_DO(restart_b_later, weft_await(id_of('b')), weft_sleep(TICK_S), weft_restart(id_of('b')))
 
 TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
 { /* P39, P31 */
