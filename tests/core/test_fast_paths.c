@@ -271,8 +271,7 @@ FIBER(snooze_once, weft_snooze())
 static weft_value mark_snoozing(void *arg)
 {
     weft_fiber f = *(weft_fiber *)arg;
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    weft_info info = info_of(f);
     mark_count("state ", info.state);
     mark_count("switches ", (long long)info.switches);
     mark_count("schedule ", weft_schedule(f, 5));

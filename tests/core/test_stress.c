@@ -48,6 +48,8 @@ static void assert_nothing_left(void)
     ck_assert_uint_eq(now.stacks, now.stacks_cached);
 }
 
+FIXTURE(NULL, assert_nothing_left)
+
 static size_t counted;
 
 FIBER_DO(suspend_and_count, weft_value rc = weft_suspend(), counted += rc == -ECANCELED, rc)
@@ -68,7 +70,6 @@ TEST(a_hundred_fibers_snooze_thousands_of_times_and_all_finish)
         REQUIRE(weft_go(snooze_often, as_arg(times)) == 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_uint_eq(counted, 100 * (size_t)times);
-    assert_nothing_left();
 }
 
 static weft_value sleep_and_count(void *arg)
@@ -86,7 +87,6 @@ TEST(no_sleeping_fiber_is_lost)
         REQUIRE(weft_go(sleep_and_count, as_arg(random_below(128))) == 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_uint_eq(counted, 3000);
-    assert_nothing_left();
 }
 
 TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
@@ -101,7 +101,6 @@ TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
         ck_assert_uint_le(resident_pages(), before + 256);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
-    assert_nothing_left();
 }
 
 /* Spin n fibers, and let each reach its wait. Return the pages that they use. */
@@ -124,7 +123,6 @@ TEST(stacks_of_ended_fibers_free_their_memory)
     ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
     while (resident_pages() > full - pages / 2)
         weft_sleep(0.02);
-    assert_nothing_left();
 }
 
 /* T54: the default vm.max_map_count is 65,530. */
@@ -138,7 +136,6 @@ TEST(a_hundred_thousand_fibers_wait_with_guards_and_little_memory)
         ck_assert_uint_le(each, (4096 + 600) * 11 / 10);
     ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
     ck_assert_uint_eq(counted, n);
-    assert_nothing_left();
 }
 
 static weft_value spin_children(void *arg)
@@ -166,7 +163,6 @@ TEST(ending_a_parent_takes_two_switches_per_child)
     size_t many = (size_t)reduced_count(10000); /* TSan supports at most 8128 fibers */
     ck_assert_uint_le(shutdown_switches(100), 2 * 100 + 10);
     ck_assert_uint_le(shutdown_switches(many), 2 * many + 10);
-    assert_nothing_left();
 }
 
 TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
@@ -180,7 +176,6 @@ TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
             REQUIRE(weft_await(f[i]) == i);
     }
     ck_assert_uint_le(stats().stacks, 2 * (size_t)batch + 64);
-    assert_nothing_left();
 }
 
 static void assert_refused_for_memory(void)
@@ -230,5 +225,4 @@ TEST(spins_without_memory_fail_and_work_again_later)
         REQUIRE(weft_terminate(f[i], INFINITY) == 0);
     ck_assert_uint_eq(counted, n + 100);
     weft_error_clear();
-    assert_nothing_left();
 }

@@ -77,6 +77,28 @@ static inline void clear_trail(void)
     trail[0] = '\0';
 }
 
+static inline weft_info info_of(weft_fiber f)
+{
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    return info;
+}
+
+static inline weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
+{
+    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
+}
+
+/* Execute a statement in a scope. Assert that its deadline expires. */
+#define ck_assert_times_out(seconds, statement) \
+    do {                                        \
+        int ck_rc = 0;                          \
+        WEFT_CANCEL_AFTER(seconds, ck_rc) {     \
+            statement;                          \
+        }                                       \
+        ck_assert_int_eq(ck_rc, -ETIMEDOUT);    \
+    } while (0)
+
 /* Assert the trail, and clear it. */
 #define ck_take_trail(expected)    \
     do {                           \

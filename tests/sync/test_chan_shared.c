@@ -194,18 +194,6 @@ static weft_value drain_chan(void *arg)
     return value == -EPIPE ? sum : value;
 }
 
-TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe)
-{
-    chan = weft_chan_new_shared(10);
-    for (weft_value i = 1; i <= 10; i++)
-        ck_assert_int_eq(weft_chan_send(chan, i), 0);
-    ck_assert_int_eq(weft_chan_close(chan), 0);
-    ck_assert(weft_chan_is_closed(chan) && weft_chan_count(chan) == 10);
-    ck_assert_int_eq(weft_chan_send(chan, 11), -EPIPE);
-    ck_assert_int_eq(weft_cord_join(start_cord(drain_chan, NULL)), 55);
-    ck_assert(weft_chan_is_empty(chan));
-}
-
 /* Whether the channel is closed or freed: woken waiters do not use the channel any more. */
 TEST_LOOP(closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe, 4)
 {

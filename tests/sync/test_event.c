@@ -270,30 +270,6 @@ TEST_LOOP(the_signals_of_another_thread_arrive_one_by_one, 2)
     ck_assert_ptr_null(join_thread(thread));
 }
 
-static atomic_int sent;
-
-static void *set_many(void *arg)
-{
-    for (int n = *(int *)arg; n > 0; n--) {
-        atomic_fetch_add_explicit(&sent, 1, memory_order_relaxed);
-        weft_event_set(&event);
-    }
-    return NULL;
-}
-
-TEST(the_last_signal_of_many_threads_is_not_lost)
-{
-    int n = 3000;
-    pthread_t threads[4];
-    for (size_t i = 0; i < COUNT_OF(threads); i++)
-        threads[i] = start_thread(set_many, &n);
-    while (atomic_load_explicit(&sent, memory_order_relaxed) < (int)COUNT_OF(threads) * n)
-        ck_assert_int_eq(weft_event_wait(&event), 0);
-    for (size_t i = 0; i < COUNT_OF(threads); i++)
-        ck_assert_ptr_null(join_thread(threads[i]));
-    weft_event_clear(&event);
-}
-
 static atomic_bool has_set_again;
 
 /* Relaxed: only the event orders the writes of this thread and the reads of the waiter. */

@@ -57,14 +57,6 @@ static weft_value tell_sum(void *arg)
     return weft_tell(arg_id(arg), sum);
 }
 
-TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
-{
-    weft_fiber fiber = weft_cord_spin(server, tell_sum, id_arg(weft_self()));
-    for (int i = 1; i <= 3; i++)
-        ck_assert_int_eq(weft_tell(fiber, i), 0);
-    ck_assert_int_eq(weft_receive(), 6);
-}
-
 TEST(a_remote_spin_does_not_switch)
 {
     weft_spin(mark_and_return, "other ");
@@ -213,10 +205,8 @@ static weft_value call_ignoring(void *arg)
 
 TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
 {
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc)
-        ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_times_out(0.001,
+                        ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED));
     weft_fiber caller = weft_spin(call_ignoring, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     weft_raise(caller, -EPROTO,

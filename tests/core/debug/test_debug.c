@@ -11,18 +11,6 @@
 #define HAS_BACKTRACES true
 #endif
 
-static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
-{
-    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
-}
-
-static weft_info info_of(weft_fiber f)
-{
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
-    return info;
-}
-
 FIBER(sleep_briefly, weft_sleep(0.002))
 
 TEST(the_info_of_a_waiting_fiber)

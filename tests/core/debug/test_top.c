@@ -27,13 +27,6 @@ static weft_fiber spin_computing(int ms, const char *name)
     return f;
 }
 
-static weft_info info_of(weft_fiber f)
-{
-    weft_info i;
-    ck_assert_int_eq(weft_info_of(f, &i), 0);
-    return i;
-}
-
 static void keep_busy(weft_fiber f)
 {
     while (info_of(f).cpu_share < 0.6) {

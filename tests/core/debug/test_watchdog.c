@@ -93,11 +93,6 @@ static __attribute__((noinline)) weft_value call_busy(void *arg)
     return rc;
 }
 
-static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
-{
-    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
-}
-
 TEST(a_busy_fiber_is_reported_with_its_name_and_a_backtrace)
 {
     watch(SOON_S);

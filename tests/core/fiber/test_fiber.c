@@ -27,8 +27,7 @@ TEST(an_ended_fiber_has_info_until_it_is_awaited)
 { /* T18, T19 */
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "f"});
     weft_snooze();
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    weft_info info = info_of(f);
     ck_assert_int_eq(info.state, WEFT_DEAD);
     ck_assert_str_eq(weft_name_of(f), "f");
     ck_assert_int_eq(weft_children(f, NULL, 0), 0);

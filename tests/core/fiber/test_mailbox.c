@@ -64,9 +64,7 @@ TEST(messages_sent_before_the_fiber_runs_are_stored)
 TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
 { /* P49 */
     weft_fiber f = spin_waiting(receive_one, NULL);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
-    ck_assert_str_eq(info.waits_for, "a message");
+    ck_assert_str_eq(info_of(f).waits_for, "a message");
     ck_assert_int_eq(weft_try_tell(f, 5), 0);
     ck_assert_int_eq(weft_mailbox_count(f), 0);
     ck_assert_int_eq(weft_tell(f, 6), 0); /* this message stays */
@@ -202,8 +200,7 @@ TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
     receiver = spin_waiting(receive_when_scheduled, as_arg(1));
     weft_fiber f[4];
     spin_tellers(4, f);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f[1], &info), 0);
+    weft_info info = info_of(f[1]);
     ck_assert_str_eq(info.waits_for, "space in the mailbox of");
     ck_assert_uint_eq(info.waits_for_fiber, receiver);
     weft_schedule(receiver, 99);

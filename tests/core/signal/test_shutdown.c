@@ -25,7 +25,7 @@ static weft_value end_when_cancelled(void *arg)
     return rc;
 }
 
-static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name, bool is_daemon)
+static weft_fiber spin_kind(weft_fn *fn, void *arg, const char *name, bool is_daemon)
 {
     return weft_spin_with(fn, arg, &(weft_spin_options){.name = name, .is_daemon = is_daemon});
 }
@@ -38,13 +38,13 @@ static weft_value wait_with_child(void *arg)
 
 static weft_value wait_with_daemon(void *arg)
 {
-    spin_named(end_when_cancelled, "daemon ", "", true);
+    spin_kind(end_when_cancelled, "daemon ", "", true);
     return weft_sleep(INFINITY);
 }
 
 TEST(all_fibers_except_daemons_end_with_parents_before_children)
 { /* T104 */
-    weft_fiber daemon = spin_named(wait_with_child, NULL, "", true);
+    weft_fiber daemon = spin_kind(wait_with_child, NULL, "", true);
     weft_fiber f = weft_spin(wait_with_child, NULL);
     weft_spin(wait_with_daemon, NULL); /* the daemon ends with its parent */
     weft_spin(end_when_cancelled, "second");
@@ -128,9 +128,9 @@ static weft_value clean_up_too_long(void *arg)
 
 static int shut_down_stubborn(void)
 {
-    spin_named(ignore_cancels, NULL, "stubborn", false);
-    spin_named(clean_up_too_long, NULL, "slow", false);
-    spin_named(end_when_cancelled, "", "polite", false);
+    spin_kind(ignore_cancels, NULL, "stubborn", false);
+    spin_kind(clean_up_too_long, NULL, "slow", false);
+    spin_kind(end_when_cancelled, "", "polite", false);
     weft_snooze();
     _exit(weft_shutdown_all(0.02) == -ETIMEDOUT ? 7 : 1);
 }
@@ -160,7 +160,7 @@ static weft_value spin_while_cancelled(void *arg)
 
 TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
 { /* T104 */
-    weft_fiber daemon = spin_named(spin_when_scheduled, "daemon's", "", true);
+    weft_fiber daemon = spin_kind(spin_when_scheduled, "daemon's", "", true);
     weft_spin(spin_while_cancelled, "during");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
@@ -188,7 +188,7 @@ static weft_value reuse_record_of(void *daemon)
 
 TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
 {
-    weft_fiber f = spin_named(suspend, NULL, "", true);
+    weft_fiber f = spin_kind(suspend, NULL, "", true);
     weft_spin(reuse_record_of, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
@@ -514,7 +514,7 @@ static weft_value compute_forever(void *arg)
 static int wait_beside_computing(void)
 {
     weft_shutdown_on_signals(60);
-    spin_named(compute_forever, NULL, "busy", false);
+    spin_kind(compute_forever, NULL, "busy", false);
     wait_forever();
     return 0;
 }
@@ -576,8 +576,8 @@ TEST_PROGRAM(a_signal_sent_twice_at_once_counts_once, 0, "cancelled ")
 static int compute_too_long(void)
 {
     weft_shutdown_on_signals(0.05);
-    spin_named(compute_forever, NULL, "busy", false);
-    spin_named(sleep_forever, NULL, "daemon", true);
+    spin_kind(compute_forever, NULL, "busy", false);
+    spin_kind(sleep_forever, NULL, "daemon", true);
     wait_forever();
     return 0;
 }
@@ -607,7 +607,7 @@ TEST_SIGNALLED_PRINTS(the_report_after_the_grace_time_reads_only_fiber_records, 
                       "'torn' has not ended 50 ms after the signal; it waits for sleep\n")
 {
     weft_shutdown_on_signals(0.05);
-    weft_fiber f = spin_named(end_with_slow_defer, NULL, "torn", false);
+    weft_fiber f = spin_kind(end_with_slow_defer, NULL, "torn", false);
     weft_snooze();
     weft__fiber *record = weft__fiber_find(weft__cord_self, f);
     if (record == NULL || record->phase != WEFT__ENDING)
@@ -656,7 +656,7 @@ TEST_SIGNALLED_PRINTS(the_grace_time_continues_while_the_process_ends, SIGINT, 1
                       "'stubborn' has not ended ")
 {
     weft_shutdown_on_signals(0.05);
-    spin_named(ignore_cancels, NULL, "stubborn", false);
+    spin_kind(ignore_cancels, NULL, "stubborn", false);
     weft_snooze();
     print_stderr("!");
     wait_forever();

@@ -117,17 +117,6 @@ TEST(spun_children_are_restarted_as_the_options_say)
     }
 }
 
-FIBER(fail_three_times, ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5)
-
-TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
-{ /* P39, P31 */
-    weft_fiber f = weft_spin(fail_three_times, NULL);
-    ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
-                     0);
-    ck_assert_int_eq(runs[0], 4);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-}
-
 TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
 { /* P39 */
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
