@@ -197,7 +197,7 @@ static inline void *join_thread(pthread_t thread)
         return (weft_value)(expression);                             \
     }
 
-/* The same for functions of threads. The result is a number. */
+/* As FIBER and FIBER_DO, for functions of threads. The result is a number. */
 #define THREAD(name, expression)                                \
     static inline void *name(void *arg __attribute__((unused))) \
     {                                                           \
