@@ -5,7 +5,18 @@
 #ifndef WEFT_POSIX_CALLS_H
 #define WEFT_POSIX_CALLS_H
 
+#include <netdb.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
+
+__sighandler_t bsd_signal(int signal, __sighandler_t handler);
+_Noreturn void __longjmp_chk(jmp_buf buffer, int value);
 
 #endif

@@ -43,9 +43,14 @@ const weft__real_calls *weft__real_resolve(void);
 typedef struct weft__hook_thread {
     int passes;   /* nesting depth of weft_posix_pass of the running fiber, and of hooks */
     int handlers; /* nesting depth of signal handlers */
+    /* Signal handlers that have run in this thread, and those without SA_RESTART. (signal.c) */
+    _Atomic(unsigned) signals, interrupting_signals;
 } weft__hook_thread;
 
 extern __thread weft__hook_thread weft__hook_thread_self;
+
+/* True if WEFT_POSIX=0 has switched all hooks off. Set before the program starts. */
+extern bool weft__hooks_are_off;
 
 /* The slow part of weft__hook_is_on. */
 bool weft__hook_is_on_in_cord(void);
