@@ -383,10 +383,23 @@ int weft_disown(const char *name)
  * The report.
  */
 
+/* The context of count_if_hooked. */
+typedef struct hooked_count {
+    const weft__elf_module *module;
+    size_t slots;
+} hooked_count;
+
+/*
+ * A slot that the loader has not resolved yet points into its own module. The loader will find the
+ * function of libweft-preload.
+ */
 static void count_if_hooked(void *context, const char *symbol, void **at)
 {
+    hooked_count *count = context;
     const weft__hook *h = weft__hook_find(symbol);
-    *(size_t *)context += h != NULL && *at == (void *)(uintptr_t)h->fn;
+    bool is_unresolved = weft__elf_contains(count->module, *at);
+    count->slots += h != NULL && (*at == (void *)(uintptr_t)h->fn ||
+                                  (is_unresolved && weft__real_is_preload));
 }
 
 typedef struct each_adoptable {
@@ -400,7 +413,9 @@ static int visit_adoptable(const weft__elf_module *m, void *context)
     if (is_excluded(m))
         return 0;
     weft__adopt_info info = {.is_adopted = *entry_find(m->base) != NULL};
-    weft__elf_each_slot(m, count_if_hooked, &info.slots);
+    hooked_count count = {m, 0};
+    weft__elf_each_slot(m, count_if_hooked, &count);
+    info.slots = count.slots;
     info.is_adopted |= info.slots > 0;
     info.is_refused = !info.is_adopted && makes_system_calls(m);
     each->fn(each->context, m, info);

@@ -25,6 +25,9 @@ extern weft__real_calls weft__real;
 /* Find the real functions. libweft-preload calls this function before its first real call. */
 const weft__real_calls *weft__real_resolve(void);
 
+/* True in libweft-preload, whose hooks have the names of libc. */
+extern const bool weft__real_is_preload;
+
 /* The real function of a hooked name. */
 #define REAL(name) \
     (LIKELY(weft__real.name != NULL) ? weft__real.name : weft__real_resolve()->name)
