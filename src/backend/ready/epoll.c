@@ -203,9 +203,9 @@ static int epoll_release_fd(weft__backend *base, int fd)
     return weft__ready_release_fd(&epoll_of(base)->ready, fd);
 }
 
-static void epoll_forget_fd(weft__backend *base, int fd)
+static int epoll_forget_fd(weft__backend *base, int fd)
 {
-    weft__ready_forget(&epoll_of(base)->ready, fd);
+    return weft__ready_forget(&epoll_of(base)->ready, fd);
 }
 
 static int epoll_pipe(weft__backend *base, int fd[2])

@@ -16,7 +16,9 @@ intptr_t weft__op_run(weft__op *op);
 
 /*
  * Return whether the last operation of the current fiber was interrupted. An interrupted operation
- * returns the error of a cancellation, interrupt or raised error instead of its own result.
+ * returns the error of a cancellation, interrupt or raised error instead of its own result. A wait
+ * without an operation, for example for a mutex, sets the result if the wait is interrupted, and
+ * does not clear it.
  */
 static inline bool weft__was_interrupted(void)
 {
