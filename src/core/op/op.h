@@ -46,7 +46,7 @@ FOR_POSIX uint32_t weft__fd_generation_here(int fd);
  * Discard all cached state of a descriptor number. Call this function after a system call outside
  * of the backend has created fd.
  */
-void weft__fd_created(int fd);
+FOR_POSIX void weft__fd_created(int fd);
 
 /*
  * Return the result of an operation that did not wait. After WEFT__OPS_IN_A_ROW_MAX consecutive
