@@ -2,6 +2,7 @@
 #ifndef WEFT_POSIX_IO_SECONDS_H
 #define WEFT_POSIX_IO_SECONDS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <sys/time.h>
 #include <time.h>
