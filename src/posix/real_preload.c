@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const bool weft__real_is_preload = true;
+
 weft__real_calls weft__real;
 
 const weft__real_calls *weft__real_resolve(void)

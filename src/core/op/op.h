@@ -40,13 +40,13 @@ static inline void weft__unhold_op(weft__cord *c, const weft__fiber *f)
 }
 
 /* Return a number that changes when weft closes fd, and that differs in a forked child. */
-uint32_t weft__fd_generation_here(int fd);
+FOR_POSIX uint32_t weft__fd_generation_here(int fd);
 
 /*
  * Discard all cached state of a descriptor number. Call this function after a system call outside
  * of the backend has created fd.
  */
-void weft__fd_created(int fd);
+FOR_POSIX void weft__fd_created(int fd);
 
 /*
  * Return the result of an operation that did not wait. After WEFT__OPS_IN_A_ROW_MAX consecutive
