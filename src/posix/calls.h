@@ -28,7 +28,6 @@
 #include <time.h>
 #include <unistd.h>
 
-
 /* Fortified names of descriptors. `room` is the size of the buffer. */
 ssize_t __pread64_chk(int fd, void *buffer, size_t bytes, off64_t offset, size_t room);
 ssize_t __pread_chk(int fd, void *buffer, size_t bytes, off_t offset, size_t room);

@@ -32,6 +32,7 @@ static _Atomic(info_handler *) info_handlers[_NSIG];
 typedef struct handler_frame {
     struct handler_frame *outer; /* the handler that this handler has interrupted; NULL: none */
     uintptr_t address;           /* of the stack frame */
+    int depth;                   /* the number of outer handlers */
 } handler_frame;
 
 static __thread handler_frame *innermost;
@@ -81,7 +82,7 @@ static void handler_begin(handler_frame *frame, int signal, uintptr_t address)
 {
     int error = errno;
     weft__hook_thread *t = &weft__hook_thread_self;
-    *frame = (handler_frame){innermost, address};
+    *frame = (handler_frame){innermost, address, t->handlers};
     innermost = frame;
     t->handlers++;
     if (weft__cord_self != NULL) {
@@ -95,7 +96,7 @@ static void handler_end(const handler_frame *frame)
 {
     int error = errno;
     innermost = frame->outer;
-    weft__hook_thread_self.handlers--;
+    weft__hook_thread_self.handlers = frame->depth; /* a jump may have left this handler */
     notice_post();
     errno = error;
 }
@@ -248,8 +249,8 @@ static void handlers_leave(const void *buffer)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), target = (uintptr_t)buffer;
     while (innermost != NULL && !(target > here && target < innermost->address)) {
+        weft__hook_thread_self.handlers = innermost->depth;
         innermost = innermost->outer;
-        weft__hook_thread_self.handlers--;
     }
 }
 
