@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
+.PHONY: all help run test test-stock check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
 	cover bench bench-quick bench-guard bench-http lint format man install clean
 
 all: ## build the library, the command, the examples and the manual in build/ (the default)
@@ -21,6 +21,11 @@ test: ## build and run the tests for this machine, and the smoke tests for aarch
 	@tools/deps build test
 	@tools/build plain aarch64
 	@tools/run-tests plain aarch64
+
+test-stock: ## run libpq, hiredis, libmariadb, libcurl, OpenLDAP and SQLite on fibers with real servers
+	@tools/deps build stock
+	@tools/build plain -- stock-programs
+	@tests/stock/servers tools/run-tests plain -- --suite stock
 
 check-all: lint ## run lint, and the tests in every variant
 	@tools/deps build test

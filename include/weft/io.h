@@ -38,6 +38,7 @@
 
 #include <weft/base.h>
 
+#include <poll.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -119,6 +120,26 @@ WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes) WEFT
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 
 /**
+ * Wait until one of several descriptors is ready. poll(2) for fibers.
+ *
+ * fds has n entries, as in poll(2), with any events. The call ignores entries with a negative
+ * descriptor. A descriptor may occur several times. The call stores the ready events in revents of
+ * each entry. timeout_s is the maximum time of the wait. If timeout_s is 0, the call does not wait,
+ * but lets other fibers run. If timeout_s is INFINITY, the wait has no limit.
+ *
+ * If weft_close closes a descriptor during the call, the call returns -EBADF. The call does not
+ * notice the close if there are more than 8 descriptors, or events other than POLLIN and POLLOUT.
+ * The call does not know in-memory descriptors of the sim backend, and reports POLLNVAL for them.
+ *
+ * Returns the number of entries with ready events, 0 after timeout_s, an error of poll(2), or:
+ * -EBADF if a fiber closes a descriptor during the call
+ * -EINVAL if timeout_s is negative or NaN
+ * -EMFILE if the process has too many descriptors
+ * -ENOMEM if memory is exhausted
+ */
+WEFT_SWITCHPOINT int weft_poll(struct pollfd *fds, size_t n, double timeout_s);
+
+/**
  * Close a descriptor. Wake its waiters with -EBADF.
  *
  * The waiters are the fibers of this thread that are in a call on the descriptor. weft_close does
@@ -158,6 +179,22 @@ WEFT_SWITCHPOINT int weft_close(int fd);
  * -EOPNOTSUPP if fd is an in-memory descriptor of the sim backend
  */
 WEFT_API int weft_fd_release(int fd);
+
+/**
+ * Discard the state of a descriptor that other code closes or replaces. Wake its waiters with
+ * -EBADF.
+ *
+ * Call weft_fd_forget immediately before code that does not use weft closes the descriptor, or
+ * before dup2(2) replaces the file. The waiters are the fibers of this thread that are in a call on
+ * the descriptor. The call does not close the descriptor and does not switch. Unlike
+ * weft_fd_release, the call ends operations of this thread, and discards unread input of
+ * weft_recv_loop and connections of weft_accept_loop. Any thread may call this function.
+ *
+ * Returns 0, or:
+ * -EBADF if fd is negative
+ * -EBUSY if a worker thread uses the descriptor. All other waiters are woken. Call again later.
+ */
+WEFT_API int weft_fd_forget(int fd);
 
 /**
  * Create a pipe with close-on-exec set.
@@ -305,9 +342,10 @@ WEFT_API const char *weft_backend_name(void);
  * Return a sentence that explains the choice of the backend.
  *
  * weft uses the first of io_uring, epoll and libev that works. io_uring works if a test submission
- * completes. WEFT_BACKEND in the environment selects a backend by its name. Under Valgrind, weft
- * uses io_uring only if WEFT_BACKEND selects io_uring. If the selected backend cannot be opened,
- * weft prints one line to stderr. The line contains the reason and the name of the backend that
+ * completes. WEFT_BACKEND in the environment selects a backend by its name, and weft_cord_options
+ * selects a backend for one cord. Under Valgrind, weft uses io_uring only if it is selected. If the
+ * selected backend cannot be opened, weft prints one line to stderr, or passes it to the log
+ * function (log.h), once per process. The line contains the reason and the name of the backend that
  * weft uses instead.
  */
 WEFT_API const char *weft_backend_why(void);

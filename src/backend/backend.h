@@ -336,8 +336,11 @@ typedef struct weft__backend_type {
      * Discard the cached state of a descriptor number that now belongs to another file
      * (fd_generation.h). End the operations that wait on the earlier file with -EBADF. NULL: the
      * backend caches no state.
+     *
+     * Returns 0, or:
+     * -EBUSY if a worker thread still uses the descriptor
      */
-    void (*forget_fd)(weft__backend *b, int fd);
+    int (*forget_fd)(weft__backend *b, int fd);
 
     /*
      * Prepare a descriptor for use by another thread. Discard its cached state and its registration
@@ -427,11 +430,12 @@ extern const weft__backend_type weft__backend_sim;
  * Open the backend called name. If name is NULL, use the value of the environment variable
  * WEFT_BACKEND. Open the best backend that works in these cases:
  *   - The name is missing, empty or unknown.
- *   - The backend is not sim, and cannot be opened.
- * Set *why to the reason for the choice. The text is valid until the thread calls
- * weft__backend_open again. Returns 0, or -errno if no backend can be opened.
+ *   - The backend is not sim, and cannot be opened. Warn once per process, unless is_inherited.
+ * is_inherited is true if name is the backend of the parent process. The program need not have
+ * named that backend. Set *why to the reason for the choice. The text is valid until the thread
+ * calls weft__backend_open again. Returns 0, or -errno if no backend can be opened.
  */
-int weft__backend_open(weft__backend **out, const char *name, const char **why);
+int weft__backend_open(weft__backend **out, const char *name, bool is_inherited, const char **why);
 
 /* Return the name as a static string, or NULL if no backend of that name is built in. */
 const char *weft__backend_known(const char *name);

@@ -137,6 +137,18 @@ int weft_fd_release(int fd)
     return type->release_fd != NULL ? type->release_fd(c->backend, fd) : 0;
 }
 
+/* A thread that is not a cord has no state, and does not become a cord. */
+int weft_fd_forget(int fd)
+{
+    if (fd < 0)
+        return -EBADF;
+    weft__cord *c = weft__cord_self;
+    weft__fd_advance(fd);
+    if (c == NULL || c->backend->type->forget_fd == NULL)
+        return 0;
+    return c->backend->type->forget_fd(c->backend, fd);
+}
+
 int weft_pipe(int fd[2])
 {
     weft__cord *c = weft__cord_here();

@@ -1,35 +1,181 @@
 /* Adoption of modules: which calls are hooked, in which threads and fibers. */
 #include "posix/posix_support.h"
 
-FIXTURE(adopt_program, NULL)
+#include <dlfcn.h>
+#include <time.h>
 
-static weft_value sleep_and_note(void *arg)
+typedef int sleep_ms_fn(long ms);
+
+/* Load a module of tests/posix/modules. */
+static void *load(const char *name, int flags)
 {
-    struct timespec time = {.tv_nsec = 1000000 * (long)(intptr_t)arg};
-    ck_assert_int_eq(nanosleep(&time, NULL), 0);
+    char path[512];
+    snprintf(path, sizeof path, "%s/lib%s.so", getenv("WEFT_TEST_MODULES"), name);
+    void *module = dlopen(path, RTLD_NOW | flags);
+    ck_assert_msg(module != NULL, "%s", dlerror());
+    return module;
+}
+
+static sleep_ms_fn *find(void *module, const char *name)
+{
+    sleep_ms_fn *fn = (sleep_ms_fn *)(uintptr_t)dlsym(module, name);
+    ck_assert_ptr_nonnull((void *)(uintptr_t)fn);
+    return fn;
+}
+
+/* A call of a module in a fiber. */
+typedef struct call {
+    sleep_ms_fn *fn;
+    long ms;
+} call;
+
+static weft_value run_call(void *arg)
+{
+    const call *c = arg;
     char text[16];
-    snprintf(text, sizeof text, "%ld ", (long)(intptr_t)arg);
+    int rc = c->fn(c->ms);
+    snprintf(text, sizeof text, "%ld ", c->ms);
     mark(text);
-    return 0;
+    return rc;
 }
 
-TEST(a_hooked_sleep_lets_other_fibers_run)
+/* Return whether other fibers run while a fiber is in fn. Then the shorter sleep ends first. */
+static bool lets_others_run(sleep_ms_fn *fn)
 {
-    weft_spin(sleep_and_note, (void *)30);
-    weft_spin(sleep_and_note, (void *)10);
-    weft_spin(sleep_and_note, (void *)20);
+    call calls[] = {{fn, 40}, {fn, 10}};
+    clear_trail();
+    weft_spin(run_call, &calls[0]);
+    weft_spin(run_call, &calls[1]);
     ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_trail("10 20 30 ");
-    ck_assert_uint_eq(posix_stats().waits, 3);
+    return strcmp(trail, "10 40 ") == 0;
 }
 
-TEST(a_sleep_in_a_fiber_that_passes_blocks_the_thread)
+static int own_sleep(long ms)
 {
+    return nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+TEST(a_program_adopts_itself)
+{
+    adopt_program();
+    ck_assert(lets_others_run(own_sleep));
+    ck_assert_uint_eq(posix_stats().waits, 2);
+}
+
+TEST(a_fiber_that_passes_blocks_the_thread_and_others_do_not)
+{
+    adopt_program();
+    weft_spin(run_call, &(call){own_sleep, 1});
     ck_assert_int_eq(weft_posix_pass(true), 1);
-    weft_spin(sleep_and_note, (void *)1);
-    sleep_and_note((void *)20);
+    ck_assert_int_eq(weft_posix_pass(true), 2);
+    run_call(&(call){own_sleep, 20});
     ck_assert_trail("20 ");
+    ck_assert_int_eq(weft_snooze(), 0); /* the other fiber has its own depth */
+    ck_assert_uint_eq(posix_stats().waits, 1);
+    ck_assert_int_eq(weft_posix_pass(false), 1);
     ck_assert_int_eq(weft_posix_pass(false), 0);
     ck_assert_int_eq(weft_posix_pass(false), -EINVAL);
     ck_assert_int_eq(weft_await_children(), 0);
+}
+
+static void *sleep_in_thread(void *arg)
+{
+    return (void *)(intptr_t)own_sleep(1);
+}
+
+TEST(hooks_are_off_in_plain_threads_and_forbidden_sections)
+{
+    adopt_program();
+    pthread_t thread;
+    void *result;
+    ck_assert_int_eq(pthread_create(&thread, NULL, sleep_in_thread, NULL), 0);
+    pthread_join(thread, &result);
+    ck_assert_ptr_null(result);
+    weft_no_switch_begin();
+    ck_assert_int_eq(own_sleep(1), 0);
+    weft_no_switch_end();
+    ck_assert_uint_eq(posix_stats().waits, 0);
+}
+
+/* With libweft-preload, every module is hooked without weft_adopt. */
+#define SKIP_IF_PRELOADED \
+    if (is_preloaded())   \
+        return
+
+static const int load_flags[] = {RTLD_LOCAL, RTLD_GLOBAL, RTLD_LOCAL | RTLD_DEEPBIND};
+
+TEST_ROWS(calls_and_tables_of_a_module_are_hooked_and_released, load_flags)
+{
+    SKIP_IF_PRELOADED;
+    void *module = load("sleeper", load_flags[_i]);
+    sleep_ms_fn *direct = find(module, "sleeper_direct");
+    ck_assert(!lets_others_run(direct));
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 2);
+    ck_assert_uint_eq(posix_stats().slots, 2);
+    ck_assert(lets_others_run(direct));
+    ck_assert(lets_others_run(find(module, "sleeper_by_table")));
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 2); /* again: no effect */
+    ck_assert_uint_eq(posix_stats().slots, 2);
+    ck_assert_int_eq(weft_disown("libsleeper.so"), 2);
+    ck_assert(!lets_others_run(direct));
+    ck_assert(!lets_others_run(find(module, "sleeper_by_table")));
+    ck_assert_int_eq(weft_disown("libsleeper.so"), -ENOENT);
+    ck_assert_uint_eq(posix_stats().slots, 0);
+}
+
+TEST(adoption_takes_the_needed_libraries_along_unless_alone)
+{
+    SKIP_IF_PRELOADED;
+    sleep_ms_fn *user = find(load("user", 0), "user_sleep");
+    ck_assert_int_ge(weft_adopt("libuser.so", &(weft_adopt_options){.is_alone = true}), 0);
+    ck_assert(!lets_others_run(user));
+    ck_assert_int_gt(weft_adopt("libuser.so", NULL), 0);
+    ck_assert(lets_others_run(user));
+}
+
+TEST(adopting_everything_spares_weft_and_modules_with_system_calls)
+{
+    SKIP_IF_PRELOADED;
+    sleep_ms_fn *direct = find(load("sleeper", 0), "sleeper_direct");
+    sleep_ms_fn *raw = find(load("raw", 0), "raw_sleep");
+    ck_assert_int_gt(weft_adopt_all(NULL), 2);
+    ck_assert(lets_others_run(direct));
+    ck_assert(lets_others_run(own_sleep));
+    ck_assert_int_eq(raw(0), 0);
+    ck_assert_uint_eq(posix_stats().waits, 4);
+}
+
+TEST(a_module_with_system_calls_is_refused_unless_forced)
+{
+    SKIP_IF_PRELOADED;
+    load("raw", 0);
+    ck_assert_int_eq(weft_adopt("libraw.so", NULL), -ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(weft_error()->message, "syscall"));
+    ck_assert_uint_eq(posix_stats().slots, 0);
+    ck_assert_int_gt(weft_adopt("libraw.so", &(weft_adopt_options){.is_forced = true}), 0);
+}
+
+TEST(weft_libc_and_unknown_modules_are_refused)
+{
+    ck_assert_int_eq(weft_adopt(NULL, NULL), -EINVAL);
+    ck_assert_int_eq(weft_disown(NULL), -EINVAL);
+    ck_assert_int_eq(weft_adopt("libnothing.so.1", NULL), -ENOENT);
+    ck_assert_int_eq(weft_adopt("libweft.so.0", NULL), -ENOTSUP);
+    ck_assert_int_eq(weft_adopt("libc.so.6", NULL), -ENOTSUP);
+    ck_assert_int_eq(weft_disown("libc.so.6"), -ENOENT);
+}
+
+static weft_value disown_while_waiting(void *arg)
+{
+    return -weft_disown(""); /* an error would interrupt the parent */
+}
+
+TEST(a_module_is_not_released_while_a_fiber_waits_in_it)
+{
+    SKIP_IF_PRELOADED;
+    adopt_program();
+    weft_fiber f = weft_spin(disown_while_waiting, NULL);
+    ck_assert_int_eq(own_sleep(10), 0);
+    ck_assert_int_eq(weft_await(f), EBUSY);
+    ck_assert_int_gt(weft_disown(""), 0);
 }

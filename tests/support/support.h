@@ -169,12 +169,54 @@ static inline void *join_thread(pthread_t thread)
     return result;
 }
 
+/* clang-format off */
 /* Define a function for fibers, which returns an expression of arg. */
 #define FIBER(name, expression)                                      \
     static inline weft_value name(void *arg __attribute__((unused))) \
     {                                                                \
         return (weft_value)(expression);                             \
     }
+
+/*
+ * Define a function for fibers, which executes one or two statements and then returns an
+ * expression. For short functions, which fit on one line.
+ */
+#define FIBER_DO(...) FIBER_PICK(__VA_ARGS__, FIBER_DO_2, FIBER_DO_1, )(__VA_ARGS__)
+#define FIBER_PICK(name, first, second, third, chosen, ...) chosen
+#define FIBER_DO_1(name, statement, expression)                      \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        statement;                                                   \
+        return (weft_value)(expression);                             \
+    }
+#define FIBER_DO_2(name, first, second, expression)                  \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        first;                                                       \
+        second;                                                      \
+        return (weft_value)(expression);                             \
+    }
+
+/* As FIBER and FIBER_DO, for functions of threads. The result is a number. */
+#define THREAD(name, expression)                                \
+    static inline void *name(void *arg __attribute__((unused))) \
+    {                                                           \
+        return (void *)(weft_value)(expression);                \
+    }
+#define THREAD_DO(name, statement, expression)                  \
+    static inline void *name(void *arg __attribute__((unused))) \
+    {                                                           \
+        statement;                                              \
+        return (void *)(weft_value)(expression);                \
+    }
+
+/* Define a function without a result, for weft_defer and for other hooks. */
+#define CALLBACK(name, statement)                              \
+    static inline void name(void *arg __attribute__((unused))) \
+    {                                                          \
+        statement;                                             \
+    }
+/* clang-format on */
 
 /* Fibers with one simple task. */
 
@@ -223,6 +265,15 @@ static inline weft_value read_byte(void *arg)
 {
     char byte;
     return weft_read(*(int *)arg, &byte, 1);
+}
+
+/* Suspend, then sleep where cancellation has no effect. Return arg. */
+static inline weft_value suspend_then_shield(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(0.002);
+    return (weft_value)arg;
 }
 
 /* Fail with the code in arg and the message "broken". */
@@ -327,6 +378,10 @@ static inline void exit_here(int status)
     is_exiting_in_a_fiber = true;
     exit(status);
 }
+
+/* End the process with the status in arg, at once or after a switch. */
+FIBER_DO(exit_with, exit_here((int)(intptr_t)arg), 0)
+FIBER_DO(snooze_and_exit, weft_snooze(), exit_with(arg))
 
 /* True if built with ASan or TSan, which replace fault handlers and large allocations. */
 static inline bool is_sanitized(void)

@@ -15,13 +15,18 @@ void weft__ready_invalidate(weft__ready *r, int fd, weft__descriptor *d)
     d->is_not_socket = d->is_on_disk = d->is_tcp = d->is_drained = d->never_drained = false;
 }
 
+static bool is_used_by_worker(const weft__descriptor *d)
+{
+    return !weft__list_is_empty(&d->worker_ops) || !weft__list_is_empty(&d->secondary_ops);
+}
+
 void weft__ready_close_deferred(weft__ready *r)
 {
     weft__list *node = r->closing.next;
     while (node != &r->closing) {
         weft__descriptor *d = CONTAINER_OF(node, weft__descriptor, closing_link);
         node = node->next;
-        if (!weft__list_is_empty(&d->worker_ops) || !weft__list_is_empty(&d->secondary_ops))
+        if (is_used_by_worker(d))
             continue;
         weft__list_remove(&d->closing_link);
         d->is_closing = false;
@@ -98,11 +103,11 @@ static void end_ops(weft__ready *r, weft__list *list, size_t node_offset)
     weft__list_splice(list, &remaining);
 }
 
-void weft__ready_forget(weft__ready *r, int fd)
+int weft__ready_forget(weft__ready *r, int fd)
 {
     weft__descriptor *d = weft__ready_find(r, fd);
     if (d == NULL)
-        return;
+        return 0;
     d->fd_generation = atomic_load_explicit(d->fd_counter, memory_order_relaxed);
     weft__ready_invalidate(r, fd, d);
     weft__waiters_end_all(r->backend, &d->waiters, -EBADF);
@@ -110,6 +115,7 @@ void weft__ready_forget(weft__ready *r, int fd)
         end_retries_on(r, fd);
     end_ops(r, &d->secondary_ops, offsetof(weft__op, secondary_link));
     end_ops(r, &d->worker_ops, offsetof(weft__op, link));
+    return is_used_by_worker(d) ? -EBUSY : 0;
 }
 
 COLD void weft__ready_refresh(weft__ready *r, int fd, weft__descriptor *d)
@@ -126,8 +132,7 @@ int weft__ready_close_fd(weft__ready *r, int fd)
     if (d->is_closing)
         return -EBADF;
     d->is_closing = true;
-    weft__ready_forget(r, fd);
-    if (!weft__list_is_empty(&d->worker_ops) || !weft__list_is_empty(&d->secondary_ops)) {
+    if (weft__ready_forget(r, fd) == -EBUSY) {
         weft__list_insert(&r->closing, &d->closing_link);
         return 0;
     }
@@ -145,8 +150,7 @@ int weft__ready_release_fd(weft__ready *r, int fd)
         return -EBADF;
     if (d == NULL)
         return 0;
-    if (!weft__waiters_is_empty(&d->waiters) || !weft__list_is_empty(&d->worker_ops) ||
-        !weft__list_is_empty(&d->secondary_ops) || has_retries_on(r, fd))
+    if (!weft__waiters_is_empty(&d->waiters) || is_used_by_worker(d) || has_retries_on(r, fd))
         return -EBUSY;
     weft__ready_invalidate(r, fd, d);
     return 0;

@@ -265,9 +265,9 @@ static int libev_release_fd(weft__backend *base, int fd)
     return weft__ready_release_fd(&libev_of(base)->ready, fd);
 }
 
-static void libev_forget_fd(weft__backend *base, int fd)
+static int libev_forget_fd(weft__backend *base, int fd)
 {
-    weft__ready_forget(&libev_of(base)->ready, fd);
+    return weft__ready_forget(&libev_of(base)->ready, fd);
 }
 
 static int libev_pipe(weft__backend *base, int fd[2])

@@ -179,7 +179,7 @@ void weft__ready_forget_closed(weft__ready *r);
 void weft__ready_give_up(weft__ready *r, int error);
 
 /* Like forget_fd of weft__backend_type. Operations that already run on a worker thread continue. */
-void weft__ready_forget(weft__ready *r, int fd);
+int weft__ready_forget(weft__ready *r, int fd);
 
 /*
  * Advance the generation of a new descriptor. Discard the state of an earlier file with the same

@@ -116,12 +116,12 @@ int weft__uring_release_fd(weft__backend *base, int fd)
     return rc;
 }
 
-void weft__uring_fd_forget(weft__uring *b, int fd)
+int weft__uring_fd_forget(weft__uring *b, int fd)
 {
     weft__uring_fd *f = weft__uring_fd_find(b, fd);
     if (f != NULL)
         fd_state_clear(b, f, false);
-    weft__ready_forget(&b->ready, fd);
+    return weft__ready_forget(&b->ready, fd);
 }
 
 /*

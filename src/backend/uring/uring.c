@@ -242,9 +242,9 @@ static bool uring_wake_remote(weft__backend *base, weft__backend *to, uint32_t t
            !take_wake_failure(b, key, from);
 }
 
-static void uring_forget_fd(weft__backend *base, int fd)
+static int uring_forget_fd(weft__backend *base, int fd)
 {
-    weft__uring_fd_forget(weft__uring_of(base), fd);
+    return weft__uring_fd_forget(weft__uring_of(base), fd);
 }
 
 static int uring_pipe(weft__backend *base, int fd[2])

@@ -321,7 +321,7 @@ bool weft__uring_submit_fast(weft__uring *b, weft__op *op);
 /* close.c: as in weft__backend_type. */
 int weft__uring_close_fd(weft__backend *base, int fd);
 int weft__uring_release_fd(weft__backend *base, int fd);
-void weft__uring_fd_forget(weft__uring *b, int fd);
+int weft__uring_fd_forget(weft__uring *b, int fd);
 
 /*
  * Make entries fail with -EBADF if any thread has closed their descriptor since the entries were
