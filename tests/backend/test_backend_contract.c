@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 
+FIXTURE(open_backend, close_backend)
+
 enum { PIPE, SOCKETS, PIPE_NONBLOCK, SOCKETS_NONBLOCK, KINDS };
 
 /* The descriptors of a test, and its data. fd[0] reads what fd[1] writes. */

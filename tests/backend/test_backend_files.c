@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+FIXTURE(open_backend, close_backend)
+
 #define PAGE 4096
 #define PAGES 64
 

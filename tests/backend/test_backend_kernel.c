@@ -11,6 +11,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+FIXTURE(open_backend, close_backend)
+
 /* Open a pair at the numbers that were just closed. */
 static void reopen_pair(int kind, int fd[2])
 {

@@ -7,6 +7,8 @@
 
 #include <netinet/tcp.h>
 
+FIXTURE(open_backend, close_backend)
+
 /* Open a connection over loopback. The backend uses fd[0], the test itself uses fd[1]. */
 static void open_tcp(int fd[2])
 {

@@ -21,6 +21,8 @@
 #define HAS_OWN_MALLOC RUNNING_ON_VALGRIND
 #endif
 
+FIXTURE(open_backend, close_backend)
+
 #define WAIT_NS 3000000
 
 static void assert_poll_lasts(int64_t timeout_ns)

@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+FIXTURE(open_backend, close_backend)
+
 __attribute__((constructor)) static void clear_seed(void)
 {
     unsetenv("WEFT_SEED");
