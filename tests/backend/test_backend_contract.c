@@ -6,7 +6,6 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 
 FIXTURE(open_backend, close_backend)
 

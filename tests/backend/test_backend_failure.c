@@ -5,16 +5,13 @@
  */
 #include "support/seccomp.h"
 #include "support/suite.h"
-#include "support/support.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 #define FILES 24
 
@@ -211,8 +208,8 @@ TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
 /* True if the number refers to an anonymous file of this kind. */
 static bool is_anonymous_file(int number, const char *kind)
 {
-    char path[40], link[64] = "";
-    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    char link[64] = "";
+    const char *path = format("/proc/self/fd/%d", number);
     return readlink(path, link, sizeof link - 1) > 0 && strstr(link, kind) != NULL;
 }
 

@@ -5,11 +5,7 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 FIXTURE(open_backend, close_backend)
 

@@ -5,7 +5,6 @@
 #include "support/fault.h"
 #include "support/suite.h"
 
-#include <pthread.h>
 
 #define STREAM_BYTES ((ssize_t)150000)
 

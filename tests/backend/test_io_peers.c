@@ -5,7 +5,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <signal.h>
 #include <spawn.h>
 #include <sys/pidfd.h>
 
@@ -173,10 +172,9 @@ static void server_close(server *s)
  */
 static int count_close_wait(const char *port)
 {
-    char filter[32], text[4096];
+    char text[4096];
     peer p;
-    snprintf(filter, sizeof filter, "( sport = :%s )", port);
-    if (!PEER(&p, "ss", "-Htn", "state", "close-wait", filter))
+    if (!PEER(&p, "ss", "-Htn", "state", "close-wait", format("( sport = :%s )", port)))
         return -1;
     ssize_t n = weft_read_full(p.out, text, sizeof text - 1);
     ck_assert_int_ge(n, 0);
@@ -298,13 +296,12 @@ TEST(socat_echoes_all_bytes_sent_to_it)
 TEST(socat_gets_a_reply_to_each_datagram)
 {
     endpoint at = tcp_endpoint(), from;
-    char address[32], data[64];
+    char data[64];
     peer p;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(bind(fd, &at.u.any, at.bytes), 0);
     ck_assert_int_eq(getsockname(fd, &at.u.any, &at.bytes), 0);
-    snprintf(address, sizeof address, "UDP4:127.0.0.1:%d", ntohs(at.u.in.sin_port));
-    if (!PEER(&p, "socat", "-", address))
+    if (!PEER(&p, "socat", "-", format("UDP4:127.0.0.1:%d", ntohs(at.u.in.sin_port))))
         return;
     for (char i = 'a'; i <= 'z'; i++) {
         const char request[2] = {i, '?'}, reply[2] = {i, '!'};

@@ -4,7 +4,6 @@
  */
 #include "support/support.h"
 
-#include <sys/stat.h>
 
 #define NO_VALGRIND 127
 

@@ -4,7 +4,6 @@
 
 #include "http/http_support.h"
 
-#include <weft/web.h>
 
 #include <ftw.h>
 

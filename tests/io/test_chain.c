@@ -1,9 +1,7 @@
 /* Tests of weft_chain, which runs several operations in order. P68. */
 #include "support/suite.h"
-#include "support/support.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 static weft_link link_write(int fd, const char *text)
 {

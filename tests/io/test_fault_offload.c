@@ -5,7 +5,6 @@
 #include "support/fault.h"
 #include "support/suite.h"
 
-#include <stdatomic.h>
 
 static atomic_int detached_calls;
 

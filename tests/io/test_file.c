@@ -1,8 +1,6 @@
 /* Tests of file calls in a temporary folder. Each call behaves as its system call. */
 #include "support/suite.h"
-#include "support/support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 
@@ -263,8 +261,7 @@ static int stop_at_third(const char *name, int type, void *ctx)
 TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
 {
     for (int i = 1; i <= FILES; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%d-and-a-name-that-fills-the-buffer", i);
+        const char *name = format("%d-and-a-name-that-fills-the-buffer", i);
         ck_assert_int_eq(close(creat(in_folder(name), 0600)), 0);
     }
     ck_assert_int_eq(weft_mkdir(in_folder("folder"), 0700), 0);

@@ -1,10 +1,8 @@
 /* Tests of file operations that wait: opening a FIFO, calls on workers, and weft_wait_change. */
 #include "support/suite.h"
-#include "support/support.h"
 
 #include "core/op/op.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <semaphore.h>
 #include <sys/resource.h>
@@ -280,8 +278,7 @@ TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkdir(path, 0700), 0);
     f = spin_watcher(NULL);
-    char inside[80];
-    snprintf(inside, sizeof inside, "%s/inside", path);
+    const char *inside = format("%s/inside", path);
     write_to(inside, "x");
     ck_assert_int_eq(weft_await(f), 1);
     unlink(inside);

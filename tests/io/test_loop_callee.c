@@ -5,7 +5,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <netinet/in.h>
 
 #define STOP_LOOP (-EXFULL)
 

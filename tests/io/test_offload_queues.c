@@ -6,8 +6,6 @@
 #include "support/suite.h"
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <sys/stat.h>
 
 /* Spin count fibers, with the arguments 0 to count - 1. Assert that fiber i returns i. */
 static void await_numbered(weft_fn *fn, int count)

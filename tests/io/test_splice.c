@@ -5,8 +5,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <signal.h>
-#include <sys/stat.h>
 
 /* More than the buffers of a stream hold. */
 #define LARGE ((size_t)512 << 10)

@@ -8,7 +8,6 @@
 #include "support/fault_ring.h"
 #include "support/support.h"
 
-#include <dirent.h>
 #include <limits.h>
 
 #if __has_include(<valgrind/valgrind.h>)

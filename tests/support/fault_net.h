@@ -9,7 +9,6 @@
 #include "support/dns_server.h"
 #include "support/fault.h"
 
-#include <netinet/in.h>
 #include <sys/un.h>
 
 static inline void close_required(const int fd[2])

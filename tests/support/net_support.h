@@ -9,16 +9,13 @@
 #include "support/support.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #if __has_include(<valgrind/valgrind.h>)

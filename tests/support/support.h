@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,20 @@ static inline void mark_arg(void *what)
 }
 
 #define ck_assert_trail(expected) ck_assert_str_eq(trail, expected)
+
+/* Format as printf does. The result is valid until this thread has formatted 16 more texts. */
+static inline __attribute__((format(printf, 1, 2))) char *format(const char *text, ...)
+{
+    static _Thread_local char texts[16][1024];
+    static _Thread_local unsigned next;
+    char *out = texts[next++ % COUNT_OF(texts)];
+    va_list args;
+    va_start(args, text);
+    if (vsnprintf(out, sizeof texts[0], text, args) >= (int)sizeof texts[0])
+        abort(); /* ck_assert would allocate, which is wrong in a fault test */
+    va_end(args);
+    return out;
+}
 
 /* Assert the code and the message of the caller's last error. */
 #define ck_assert_error(expected_code, expected_message)        \

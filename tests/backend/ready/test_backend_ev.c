@@ -5,10 +5,7 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #if __has_include(<valgrind/valgrind.h>)
 #include <valgrind/valgrind.h>

@@ -5,7 +5,6 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 FIXTURE(open_backend, close_backend)
 

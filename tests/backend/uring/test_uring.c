@@ -48,8 +48,7 @@ static int run_without_opcodes(void)
 
 static void assert_passes_without(uint64_t opcodes)
 {
-    char what[32];
-    snprintf(what, sizeof what, "without %#" PRIx64, opcodes);
+    const char *what = format("without %#" PRIx64, opcodes);
     weft__uring_disabled_opcodes = opcodes;
     assert_scenarios_pass(run_without_opcodes, what,
                           opcodes & required_opcodes ? "epoll" : "io_uring");

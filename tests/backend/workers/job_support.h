@@ -6,12 +6,10 @@
 #define TESTS_BACKEND_WORKERS_JOB_SUPPORT_H
 
 #include "support/suite.h"
-#include "support/support.h"
 
 #include "arch/sanitizers.h"
 #include "backend/backend.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 
 #define MAX WEFT__FILES_WORKERS_MAX

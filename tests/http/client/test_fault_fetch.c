@@ -90,10 +90,8 @@ TEST(a_failed_fetch_leaks_nothing_and_the_next_succeeds)
 
 TEST(a_failed_fetch_through_a_proxy_leaks_nothing)
 {
-    char proxy[64];
     start_canned_server(&canned);
-    snprintf(proxy, sizeof proxy, "user:pw@127.0.0.1:%d", canned.port);
-    setenv("http_proxy", proxy, 1);
+    setenv("http_proxy", format("user:pw@127.0.0.1:%d", canned.port), 1);
     setenv("no_proxy", "nowhere.test", 1);
     fail_some_calls(fetch_all, 1);
     stop_canned_server(&canned);

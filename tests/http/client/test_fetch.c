@@ -45,14 +45,12 @@ TEST(a_get_sends_exactly_these_headers)
 TEST(an_ipv6_address_has_brackets_in_the_host_header)
 {
     int probe = weft_listen("tcp", "[::1]:0");
-    char expected[64];
     if (probe < 0)
         return; /* no IPv6 */
     weft_close(probe);
     start_server_at(&site, "[::1]:0", hello, 1);
     assert_page("/", "hello"); /* with the fetcher of the thread */
-    snprintf(expected, sizeof expected, "Host: [::1]:%d\r\n", site.port);
-    ck_assert_has(site.received, expected);
+    ck_assert_has(site.received, format("Host: [::1]:%d\r\n", site.port));
     stop_server(&site);
 }
 
@@ -140,8 +138,7 @@ TEST(a_body_is_sent_with_its_length_and_type)
 TEST(the_user_of_a_url_is_sent_as_basic_credentials)
 {
     const weft_fetch_field field = {"authorization", "Bearer x"};
-    char url[128];
-    snprintf(url, sizeof url, "http://Aladdin:open%%20sesame@127.0.0.1:%d/", site.port);
+    const char *url = format("http://Aladdin:open%%20sesame@127.0.0.1:%d/", site.port);
     ck_assert_int_eq(weft_fetch_get(NULL, url, &fetch), 200);
     ck_assert_str_eq(weft_fetch_url(fetch), url_of(&site, "/"));
     close_fetch();
@@ -342,8 +339,7 @@ TEST(an_unreachable_server_is_econnrefused)
 {
     endpoint p;
     int listener = listen_tcp(&p, 1);
-    char url[64];
-    snprintf(url, sizeof url, "http://127.0.0.1:%d/", ntohs(p.u.in.sin_port));
+    const char *url = format("http://127.0.0.1:%d/", ntohs(p.u.in.sin_port));
     close(listener);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url, &f), -ECONNREFUSED);

@@ -14,8 +14,7 @@ FIXTURE(open_proxy, close_site)
 
 static void set_proxy(const char *name, const script_server *proxy, const char *user)
 {
-    char value[128];
-    snprintf(value, sizeof value, "http://%s127.0.0.1:%d", user, proxy->port);
+    const char *value = format("http://%s127.0.0.1:%d", user, proxy->port);
     setenv(name, value, 1);
 }
 

@@ -5,7 +5,6 @@
  * more requests that the parser refuses.
  */
 #include "http/http_support.h"
-#include "support/cases.h"
 #include "support/suite.h"
 
 FIXTURE(NULL, end_test)

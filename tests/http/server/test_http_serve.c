@@ -310,9 +310,9 @@ static weft_value serve_at_path(void *arg)
 
 TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
 {
-    char folder[] = "/tmp/weft-http-XXXXXX", path[64];
+    char folder[] = "/tmp/weft-http-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/socket", folder);
+    char *path = format("%s/socket", folder);
     weft_fiber server = weft_spin(serve_at_path, path);
     let_run();
     a.fd = weft_dial("unix", path);
@@ -384,10 +384,8 @@ static int reply_body_length(weft_http_request *r, void *ctx)
 
 static void post(test_client *from, const char *path, size_t announced, size_t bytes)
 {
-    char head[128];
-    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
-             announced);
-    connect_and_send(from, head);
+    connect_and_send(from, format("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
+                                  path, announced));
     client_send_bytes(from, large, bytes);
 }
 

@@ -3,7 +3,6 @@
 #include "support/cases.h"
 #include "support/suite.h"
 
-#include <time.h>
 
 /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define EXAMPLE 784111777

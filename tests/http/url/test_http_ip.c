@@ -249,8 +249,7 @@ TEST(forwarded_is_read_from_the_right_while_peers_are_trusted)
 static weft__peer neighbour(unsigned number)
 {
     weft__peer p = {.is_unix = false};
-    char text[WEFT__IP_TEXT_BYTES];
-    snprintf(text, sizeof text, "10.20.%u.%u", number >> 8 & 255, number & 255);
+    const char *text = format("10.20.%u.%u", number >> 8 & 255, number & 255);
     ck_assert(weft__ip_parse(&p.ip, text, strlen(text)));
     return p;
 }

@@ -24,10 +24,9 @@ static const char *round_trip(const char *text)
 static void assert_parts(const char *text, const char *parts)
 {
     weft_url url;
-    char out[512];
     ck_assert_msg(weft_url_open(&url, text) == 0, "%s", text);
-    snprintf(out, sizeof out, "%s|%s|%s|%d|%s|%s%s|%s", url.scheme, url.user, url.host, url.port,
-             url.path, url.has_query ? "?" : "", url.query, url.fragment);
+    const char *out = format("%s|%s|%s|%d|%s|%s%s|%s", url.scheme, url.user, url.host, url.port,
+                             url.path, url.has_query ? "?" : "", url.query, url.fragment);
     ck_assert_str_eq(out, parts);
     weft_url_close(&url);
     ck_assert_ptr_null(url.scheme);
@@ -217,9 +216,8 @@ static void assert_resolved(const char *reference, const char *result)
 /* The base and the reference are separated by a space. */
 static void assert_resolved_from(const char *pair, const char *result)
 {
-    char base[64];
     size_t bytes = strcspn(pair, " ");
-    snprintf(base, sizeof base, "%.*s", (int)bytes, pair);
+    const char *base = format("%.*s", (int)bytes, pair);
     ck_assert_str_eq(resolve(base, pair + bytes + 1), result);
 }
 

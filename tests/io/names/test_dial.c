@@ -3,12 +3,9 @@
 #include "support/suite.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stddef.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 /* Return the port of a socket of any family. */
@@ -166,9 +163,7 @@ TEST(a_port_in_use_is_refused_with_a_message)
     int listener = listen_checked("tcp", "127.0.0.1:0");
     const char *addr = host_port("127.0.0.1", port_of(listener));
     ck_assert_int_eq(weft_listen("tcp", addr), -EADDRINUSE);
-    char message[256];
-    snprintf(message, sizeof message, "cannot listen at %s: %s", addr, strerror(EADDRINUSE));
-    ck_assert_error(-EADDRINUSE, message);
+    ck_assert_error(-EADDRINUSE, format("cannot listen at %s: %s", addr, strerror(EADDRINUSE)));
     int udp = listen_checked("udp", addr); /* UDP has a separate port space */
     ck_assert_int_eq(weft_listen("udp", addr), -EADDRINUSE);
     weft_close(udp);
@@ -179,8 +174,7 @@ TEST(a_refused_dial_has_a_message)
 {
     const char *addr = host_port("127.0.0.1", free_port());
     ck_assert_int_eq(weft_dial("tcp", addr), -ECONNREFUSED);
-    char message[256];
-    snprintf(message, sizeof message, "cannot connect to %s: Connection refused", addr);
+    const char *message = format("cannot connect to %s: Connection refused", addr);
     ck_assert_error(-ECONNREFUSED, message);
 }
 
@@ -397,9 +391,7 @@ static const char *socket_path(void)
 
 TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
 {
-    char name[64];
-    snprintf(name, sizeof name, "@weft-test-%d", (int)getpid());
-    const char *const addrs[] = {socket_path(), name};
+    const char *const addrs[] = {socket_path(), format("@weft-test-%d", (int)getpid())};
     for (size_t i = 0; i < COUNT_OF(addrs); i++) {
         int listener = listen_checked("unix", addrs[i]);
         assert_accepts(listener, "unix", addrs[i]);
@@ -441,8 +433,7 @@ TEST(an_unused_socket_file_is_replaced_and_other_files_are_not)
     ck_assert_int_eq(stat(path, &status), 0);
     ck_assert_int_eq(status.st_size, 8);
     unlink(path);
-    char target[80];
-    snprintf(target, sizeof target, "%s.target", path);
+    const char *target = format("%s.target", path);
     unlink(target);
     weft_close(listen_checked("unix", target));
     ck_assert_int_eq(symlink(target, path), 0); /* not a socket itself */

@@ -11,8 +11,6 @@
 #include "io/names/system_files.h"
 #endif
 
-#include <netdb.h>
-
 #ifdef WEFT_HAS_CARES
 
 static const dns_entry table[] = {
@@ -49,8 +47,8 @@ static char hosts_path[64], resolv_path[64];
 
 static void write_file(char path[64], const char *text, size_t bytes)
 {
-    char draft[80]; /* rename, so that the change is detected even with a coarse clock */
-    snprintf(draft, sizeof draft, "%s.new", path);
+    /* Rename, so that the change is detected even with a coarse clock. */
+    const char *draft = format("%s.new", path);
     FILE *file = fopen(draft, "w");
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_eq(fwrite(text, 1, bytes, file), bytes);
@@ -297,9 +295,7 @@ TEST(the_next_server_is_queried_if_one_is_unreachable)
 {
     set_servers("127.0.0.1:1");
     ck_assert_resolves("four.test", "EAGAIN");
-    char servers[64];
-    snprintf(servers, sizeof servers, "127.0.0.1:1,%s", server.address);
-    set_servers(servers);
+    set_servers(format("127.0.0.1:1,%s", server.address));
     ck_assert_resolves("four.test", "192.0.2.4#80/s");
 }
 
@@ -624,9 +620,7 @@ TEST(a_dial_tries_the_addresses_of_a_name_until_one_works)
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
     static const char *const names[] = {"local.test", "dead.test"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
-        char addr[64];
-        snprintf(addr, sizeof addr, "%s:%d", names[i], ntohs(at.sin_port));
-        int client = weft_dial("tcp", addr);
+        int client = weft_dial("tcp", format("%s:%d", names[i], ntohs(at.sin_port)));
         ck_assert_msg(client >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
         close_fd_pair((int[]){client, weft_accept(listener, NULL, NULL)});
     }
@@ -656,8 +650,7 @@ static void check_foreign_source(const char *nsswitch)
 
 static void check_foreign_name(const char *name, const char *sources)
 {
-    char nsswitch[256];
-    snprintf(nsswitch, sizeof nsswitch, "hosts: files %s dns\n", sources);
+    const char *nsswitch = format("hosts: files %s dns\n", sources);
     ck_assert_msg(!is_searched_with(nsswitch, name), "%s", name);
 }
 

@@ -2,8 +2,6 @@
 #include "support/process_support.h"
 #include "support/suite.h"
 
-#include <sys/stat.h>
-
 FIXTURE(count_before, assert_none_left)
 
 #define PROCESSES 50
@@ -51,9 +49,7 @@ TEST(a_file_that_is_not_a_program_is_an_error_with_a_message)
     fchmod(fd, 0700);
     close(fd);
     ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -ENOENT);
-    char message[64];
-    snprintf(message, sizeof message, "no interpreter for %s", path);
-    ck_assert_error(-ENOENT, message);
+    ck_assert_error(-ENOENT, format("no interpreter for %s", path));
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("/"), NULL), -EACCES);
     unlink(path);
 }
@@ -190,8 +186,7 @@ TEST(a_process_inherits_descriptors_only_on_request)
     ck_assert_int_eq(weft_pipe(hidden), 0);
     ck_assert_str_eq(output_of(ARGV("ls", "/proc/self/fd"), (weft_process_options){0}),
                      "0\n1\n2\n3\n");
-    char command[64];
-    snprintf(command, sizeof command, "readlink /proc/self/fd/%d /proc/self/fd/%d", fd, hidden[0]);
+    char *command = format("readlink /proc/self/fd/%d /proc/self/fd/%d", fd, hidden[0]);
     weft_output output;
     weft_process_options o = {.keeps_fds = true};
     ck_assert_int_ge(weft_run(SHELL(command), NULL, 0, &o, &output), 0);

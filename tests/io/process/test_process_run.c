@@ -282,9 +282,9 @@ TEST(closing_a_command_with_unread_output_does_not_hang)
 
 TEST(the_input_of_a_command_is_written_as_a_stream)
 {
-    char path[] = "/tmp/weft-popen-XXXXXX", command[64], text[16] = "";
+    char path[] = "/tmp/weft-popen-XXXXXX", text[16] = "";
     int fd = mkstemp(path);
-    snprintf(command, sizeof command, "sort >%s; exit 4", path);
+    const char *command = format("sort >%s; exit 4", path);
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, command, "w"), 0);
     ck_assert_int_eq(weft_stream_puts(&s, "b\na\n"), 4);

@@ -4,7 +4,6 @@
 #include "support/suite.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <sys/resource.h>
 
 /* Some tests must run before the process is a cord, so the fixture does not count descriptors. */
@@ -246,10 +245,8 @@ TEST(hundreds_of_children_are_waited_for_at_once)
     static weft_fiber waits[CHILDREN];
     ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
     for (int i = 0; i < CHILDREN; i++) {
-        char command[32];
-        snprintf(command, sizeof command, "read x; exit %d", i % 100);
-        weft_process p =
-            spawn(SHELL(command), (weft_process_options){.in = WEFT_STDIO_FD, .in_fd = fd[0]});
+        weft_process p = spawn(SHELL(format("read x; exit %d", i % 100)),
+                               (weft_process_options){.in = WEFT_STDIO_FD, .in_fd = fd[0]});
         waits[i] = spin_waitpid(weft_process_detach(&p));
     }
     close(fd[0]);
@@ -269,8 +266,7 @@ TEST(any_thread_may_wait_for_any_child)
     pthread_t threads[4];
     int go[4];
     for (int i = 0; i < 4; i++) {
-        char command[32];
-        snprintf(command, sizeof command, "read x; exit %d", i + 1);
+        char *command = format("read x; exit %d", i + 1);
         threads[i] = start_thread(wait_in_thread, as_arg(start_shell_held(command, &go[i])));
     }
     for (int i = 0; i < 4; i++) {
