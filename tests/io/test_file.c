@@ -35,11 +35,7 @@ static void remove_test_folder(void)
     ck_assert_int_eq(weft_rmdir(folder), 0);
 }
 
-__attribute__((constructor)) static void set_folder_fixture(void)
-{
-    own_suite.set_up = make_test_folder;
-    own_suite.tear_down = remove_test_folder;
-}
+FIXTURE(make_test_folder, remove_test_folder)
 
 static int open_new(const char *name)
 {

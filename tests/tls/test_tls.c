@@ -134,8 +134,7 @@ static weft_value read_flow(void *arg)
 
 TEST_LOOP(megabytes_are_sent_in_both_directions_at_once, 2)
 {
-    int version = 12 + _i;
-    open_pair_of(version);
+    open_pair_of(12 + _i);
     flow out = {&p.client, &p.server, 3 << 20, 100000};
     flow back = {&p.server, &p.client, 3 << 20, 30000};
     weft_fiber all[] = {weft_spin(write_flow, &out), weft_spin(write_flow, &back),
@@ -221,8 +220,7 @@ static void finish_rounds(part *writer, part *reader)
 
 TEST_LOOP(cancelled_calls_neither_lose_nor_repeat_bytes, 2)
 {
-    int version = 12 + _i;
-    open_pair_of(version);
+    open_pair_of(12 + _i);
     part writer = {.stream = &p.client, .is_writer = true}, reader = {.stream = &p.server};
     for (int k = 0; k < 40; k++)
         run_round(&writer, &reader);
@@ -269,9 +267,8 @@ TEST(records_may_arrive_in_small_pieces)
 
 TEST_LOOP(closing_one_side_is_the_end_of_input_for_the_other, 2)
 {
-    int version = 12 + _i;
     char data[16];
-    open_pair_of(version);
+    open_pair_of(12 + _i);
     ck_assert_int_eq(weft_stream_puts(&p.client, "last"), 4);
     ck_assert_int_eq(weft_stream_close(&p.client), 0);
     ck_assert_int_eq(weft_stream_read(&p.server, data, sizeof data), 4);

@@ -168,40 +168,11 @@ TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
-/*
- * Each reader has its own socket, so that all operations are in the kernel. None may consume a
- * byte.
- */
-#define READERS 300
-
 static weft_value recv_value(void *arg)
 {
     char byte;
     ssize_t n = weft_recv((int)(intptr_t)arg, &byte, 1, 0);
     return n == 1 ? byte : n;
-}
-
-TEST(reads_that_are_cancelled_at_once_consume_no_data)
-{
-    static int fd[READERS][2];
-    static weft_fiber f[READERS];
-    require_io_uring();
-    for (int i = 0; i < READERS; i++) {
-        ck_assert_int_eq(weft_socketpair(fd[i]), 0);
-        f[i] = weft_spin(recv_value, as_arg(fd[i][0]));
-    }
-    let_run();
-    for (int i = 0; i < READERS; i++)
-        ck_assert_int_eq(weft_cancel(f[i]), 0);
-    await_each(f, READERS, -ECANCELED);
-    for (int i = 0; i < READERS; i++) {
-        f[i] = weft_spin(recv_value, as_arg(fd[i][0]));
-        ck_assert_int_eq(write(fd[i][1], "r", 1), 1);
-    }
-    await_each(f, READERS, 'r');
-    for (int i = 0; i < READERS; i++)
-        close_required(fd[i]);
-    ck_assert_uint_eq(ops_pending(), 0);
 }
 
 /* An operation in the kernel, or in the backlog, from which it is removed. */

@@ -60,11 +60,7 @@ static inline void close_fake(void)
     fake_backend_close(fake);
 }
 
-__attribute__((constructor)) static void set_fake_fixture(void)
-{
-    own_suite.set_up = open_fake;
-    own_suite.tear_down = close_fake;
-}
+FIXTURE(open_fake, close_fake)
 
 /* A call that posts begun, then waits for may_end. */
 typedef struct test_job {

@@ -108,10 +108,7 @@ TEST(invalid_methods_types_and_fields_are_refused)
     assert_invalid((weft_fetch_request){.fields = twice, .fields_count = 2}, -EINVAL);
 }
 
-static void assert_invalid_url(const char *url)
-{
-    ck_assert_msg(weft_fetch_get(NULL, url, &fetch) == -EINVAL, "%s", url);
-}
+TEXT_CHECK(assert_invalid_url, weft_fetch_get(NULL, text, &fetch) == -EINVAL)
 
 TEST(an_invalid_url_is_refused)
 {

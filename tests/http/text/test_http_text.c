@@ -94,15 +94,9 @@ static const char *clean_path(const char *text)
     return out;
 }
 
-static void assert_cleaned(const char *text, const char *path)
-{
-    ck_assert_str_eq(clean_path(text), path);
-}
+PAIR_CHECK(assert_cleaned, clean_path(input))
 
-static void assert_path_refused(const char *text)
-{
-    ck_assert_msg(strcmp(clean_path(text), "-") == 0, "%s: %s", text, clean_path(text));
-}
+TEXT_CHECK(assert_path_refused, strcmp(clean_path(text), "-") == 0)
 
 /* %c0%ae is overlong UTF-8, not a dot. */
 TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
@@ -148,10 +142,7 @@ static const char *host_of(const char *text)
 
 #define LONGEST_IP "0000:0000:0000:0000:0000:ffff:255.255.255.255"
 
-static void assert_host(const char *text, const char *parts)
-{
-    ck_assert_str_eq(host_of(text), parts);
-}
+PAIR_CHECK(assert_host, host_of(input))
 
 TEST(a_host_is_separated_from_its_port)
 {
@@ -162,10 +153,7 @@ TEST(a_host_is_separated_from_its_port)
               "xn--a-b.c -> xn--a-b.c -1", "%41 -> a -1", "* -> * -1");
 }
 
-static void assert_no_host(const char *text)
-{
-    ck_assert_msg(strcmp(host_of(text), "-") == 0, "%s: %s", text, host_of(text));
-}
+TEXT_CHECK(assert_no_host, strcmp(host_of(text), "-") == 0)
 
 TEST(invalid_hosts_are_refused)
 {
@@ -210,15 +198,9 @@ TEST(each_extension_is_found_without_case)
     }
 }
 
-static void assert_type(const char *name, const char *type)
-{
-    ck_assert_str_eq(weft__mime_of(name), type);
-}
+PAIR_CHECK(assert_type, weft__mime_of(input))
 
-static void assert_unknown_type(const char *name)
-{
-    assert_type(name, "application/octet-stream");
-}
+TEXT_CHECK(assert_unknown_type, strcmp(weft__mime_of(text), "application/octet-stream") == 0)
 
 TEST(the_extension_determines_the_type)
 {
@@ -232,15 +214,9 @@ TEST(the_extension_determines_the_type)
               "/x.html/a", "html", "a.\xc3\xa4");
 }
 
-static void assert_compressible(const char *type)
-{
-    ck_assert_msg(weft__mime_is_compressible(type), "%s", type);
-}
+TEXT_CHECK(assert_compressible, weft__mime_is_compressible(text))
 
-static void assert_incompressible(const char *type)
-{
-    ck_assert_msg(!weft__mime_is_compressible(type), "%s", type);
-}
+TEXT_CHECK(assert_incompressible, !weft__mime_is_compressible(text))
 
 TEST(text_is_compressible_and_pictures_are_not)
 {

@@ -100,10 +100,7 @@ static const char *params_of(const char *text)
     return out;
 }
 
-static void assert_params(const char *text, const char *params)
-{
-    ck_assert_str_eq(params_of(text), params);
-}
+PAIR_CHECK(assert_params, params_of(input))
 
 TEST(parameters_are_returned_one_by_one)
 {

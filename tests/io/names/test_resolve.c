@@ -638,15 +638,9 @@ static bool is_searched_with(const char *nsswitch, const char *name)
     return weft__sources_suffice(&s, name);
 }
 
-static void check_own_source(const char *nsswitch)
-{
-    ck_assert_msg(is_searched_with(nsswitch, "www.example.org"), "%s", nsswitch);
-}
+TEXT_CHECK(check_own_source, is_searched_with(text, "www.example.org"))
 
-static void check_foreign_source(const char *nsswitch)
-{
-    ck_assert_msg(!is_searched_with(nsswitch, "www.example.org"), "%s", nsswitch);
-}
+TEXT_CHECK(check_foreign_source, !is_searched_with(text, "www.example.org"))
 
 static void check_foreign_name(const char *name, const char *sources)
 {
@@ -716,10 +710,7 @@ static const char *search_text(const char *own, const char *resolv)
     return text;
 }
 
-static void check_search(const char *resolv, const char *expected)
-{
-    ck_assert_str_eq(search_text(NULL, resolv), expected);
-}
+PAIR_CHECK(check_search, search_text(NULL, input))
 
 TEST(search_domains_are_those_of_the_last_search_or_domain_line)
 {
