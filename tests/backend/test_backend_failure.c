@@ -132,6 +132,13 @@ static void start_work(pending_work *w)
         continue;
 }
 
+/* Assert that the data of a connection is read after the failure. */
+static void feed_reader(const pending_work *w)
+{
+    STEP(write(1, "x", 1) == 1);
+    STEP_EQ(weft_await(w->reader), 'x');
+}
+
 /* Assert that all operations complete and that new ones work. */
 static void finish_work(const pending_work *w)
 {
@@ -150,38 +157,38 @@ static void finish_work(const pending_work *w)
     STEP(weft_tell(w->cord, 0) == 0 && weft_cord_join(w->cord) == 5);
 }
 
-/* Assert that a program succeeds, and that the runtime prints this number of messages. */
-static const outcome *assert_succeeds(int (*program)(void), size_t messages)
-{
-    const outcome *o = run_apart(program);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-    ck_assert_uint_eq(count_in(o->text, "weft: "), messages);
-    return o;
-}
+/*
+ * Define a test. Its body is a program that succeeds, and the runtime prints this number of
+ * messages. Any number: -1.
+ */
+#define SURVIVES(name, messages, message)                                               \
+    static int name##_program(void);                                                    \
+    TEST(name)                                                                          \
+    {                                                                                   \
+        const outcome *o = run_apart(name##_program);                                   \
+        ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);         \
+        ck_assert((messages) < 0 || count_in(o->text, "weft: ") == (size_t)(messages)); \
+        assert_printed(o, message);                                                     \
+    }                                                                                   \
+    static int name##_program(void)
 
-static int close_all(void)
+SURVIVES(a_program_that_closes_the_runtimes_descriptors_keeps_running, 1,
+         "the program has closed descriptors")
 {
     pending_work w;
     start_work(&w);
     close_descriptors();
     STEP_EQ(weft_await(w.closed_reader), EBADF);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    feed_reader(&w);
     finish_work(&w);
     return 0;
-}
-
-TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
-{
-    const outcome *o = assert_succeeds(close_all, 1);
-    assert_printed(o, "the program has closed descriptors");
 }
 
 /*
  * Reuse the runtime's numbers for files of the program. The runtime must not write to or close
  * them.
  */
-static int close_all_and_reuse_numbers(void)
+SURVIVES(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost, 1, "")
 {
     pending_work w;
     start_work(&w);
@@ -189,20 +196,13 @@ static int close_all_and_reuse_numbers(void)
     int files[FILES];
     for (int i = 0; i < FILES; i++)
         STEP((files[i] = memfd_create("file", MFD_CLOEXEC)) >= 0);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    feed_reader(&w);
     finish_work(&w);
     for (int i = 0; i < FILES; i++)
         STEP(lseek(files[i], 0, SEEK_END) == 0);
-    weft_fiber closed = w.closed_reader;
-    weft_cancel(closed);
-    weft_await(closed);
+    weft_cancel(w.closed_reader);
+    weft_await(w.closed_reader);
     return 0;
-}
-
-TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
-{
-    assert_succeeds(close_all_and_reuse_numbers, 1);
 }
 
 /* True if the number refers to an anonymous file of this kind. */
@@ -240,7 +240,7 @@ static void reopen_event_fds(const bool *was_eventfd, const bool *was_epoll)
  * The kernel usually gives a new eventfd the id of the closed one. The program's event loop then
  * looks like the runtime's.
  */
-static int close_all_and_open_an_event_loop(void)
+SURVIVES(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers, 1, "")
 {
     pending_work w;
     bool was_eventfd[NUMBERS_MAX] = {false}, was_epoll[NUMBERS_MAX] = {false};
@@ -251,8 +251,7 @@ static int close_all_and_open_an_event_loop(void)
     }
     close_descriptors();
     reopen_event_fds(was_eventfd, was_epoll);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    feed_reader(&w);
     finish_work(&w);
     for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++) {
         uint64_t count;
@@ -265,11 +264,6 @@ static int close_all_and_open_an_event_loop(void)
     return 0;
 }
 
-TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
-{
-    assert_succeeds(close_all_and_open_an_event_loop, 1);
-}
-
 /* Close the descriptors while all cords sleep. */
 static void *close_in_thread(void *arg)
 {
@@ -279,7 +273,7 @@ static void *close_in_thread(void *arg)
     return NULL;
 }
 
-static int close_all_in_another_thread(void)
+SURVIVES(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed, -1, "")
 {
     pending_work w;
     pthread_t thread;
@@ -288,21 +282,14 @@ static int close_all_in_another_thread(void)
     STEP_EQ(weft_await(w.offloader), 42);
     pthread_join(thread, NULL);
     STEP_EQ(weft_await(w.closed_reader), EBADF);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    feed_reader(&w);
     w.offloader = weft_spin(offload_block, as_arg(41));
     finish_work(&w);
     return 0;
 }
 
-TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
-{
-    const outcome *o = run_apart(close_all_in_another_thread);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-}
-
 /* A child of weft_fork closes all descriptors first, as many programs do. */
-static int close_all_in_a_child(void)
+SURVIVES(a_forked_child_that_closes_all_descriptors_keeps_running, -1, "")
 {
     alarm(is_sanitized() ? 60 : 20);
     STEP(weft_sleep(0.001) == 0);
@@ -312,8 +299,7 @@ static int close_all_in_a_child(void)
         pending_work w;
         close_descriptors();
         start_work(&w);
-        STEP(write(1, "x", 1) == 1);
-        STEP_EQ(weft_await(w.reader), 'x');
+        feed_reader(&w);
         weft_cancel(w.closed_reader);
         weft_await(w.closed_reader);
         finish_work(&w);
@@ -323,12 +309,6 @@ static int close_all_in_a_child(void)
     STEP(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
     STEP(weft_sleep(0.001) == 0);
     return 0;
-}
-
-TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
-{
-    const outcome *o = run_apart(close_all_in_a_child);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
 
 #ifdef WEFT_HAS_URING

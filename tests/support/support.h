@@ -283,6 +283,30 @@ static inline weft_fiber spin_sleeping(void)
     return spin_waiting(sleep_forever, NULL);
 }
 
+/* Echo the input of the descriptor at arg until its end, and close it. Return the last result. */
+static inline weft_value echo_until_end(void *arg)
+{
+    int fd = *(int *)arg;
+    char data[64];
+    ssize_t n;
+    while ((n = weft_read(fd, data, sizeof data)) > 0 && weft_write_all(fd, data, (size_t)n) == n)
+        continue;
+    weft_close(fd);
+    return n;
+}
+
+/* Return whether bytes can be exchanged with another fiber. Does not use Check. */
+static inline bool does_echo(void)
+{
+    int fd[2];
+    char data[5];
+    if (weft_socketpair(fd) < 0)
+        return false;
+    weft_fiber server = weft_spin(echo_until_end, &fd[1]);
+    return weft_write_all(fd[0], "hello", 5) == 5 && weft_read_full(fd[0], data, 5) == 5 &&
+           memcmp(data, "hello", 5) == 0 && weft_close(fd[0]) == 0 && weft_await(server) == 0;
+}
+
 /* The result of a program in a separate process. */
 typedef struct outcome {
     int status; /* exit status, or minus the signal that killed the process */

@@ -55,12 +55,6 @@ static void create_served_folder(void)
     write_required_file("list/y.txt", "y");
 }
 
-static void remove_served_folder(void)
-{
-    const char *command = format("rm -r %s", folder);
-    REQUIRE(system(command) == 0);
-}
-
 /* Require the expected body, the status of a failure, or a truncated response. */
 static bool require_file(weft_http_files *files, const char *target, const char *headers,
                          const char *expected)
@@ -80,11 +74,9 @@ static bool require_file(weft_http_files *files, const char *target, const char 
     return false;
 }
 
-static bool request_files(void)
+SCENARIO(request_files)
 {
     static const weft_http_files_options options = {.has_listing = true};
-    if (!become_a_cord())
-        return false;
     WITHOUT_FAULTS(create_served_folder());
     weft_http_files *files = weft_http_files_new(folder, &options);
     bool is_done = files != NULL;
@@ -97,12 +89,8 @@ static bool request_files(void)
         REQUIRE(atomic_load(&fault.injected) > 0);
     }
     weft_http_files_free(files);
-    WITHOUT_FAULTS(remove_served_folder());
-    weft_error_clear();
+    WITHOUT_FAULTS(REQUIRE(system(format("rm -r %s", folder)) == 0));
     return is_done;
 }
 
-TEST(a_file_is_sent_correctly_or_with_an_error)
-{
-    fail_some_calls(request_files, 2);
-}
+FAULT_TEST(a_file_is_sent_correctly_or_with_an_error, request_files, 2)
