@@ -4,7 +4,6 @@
 
 #include "http/http_support.h"
 
-
 #include <ftw.h>
 
 /* The server serves tree_folder/root. No request may return tree_folder/secret.txt. */

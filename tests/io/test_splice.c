@@ -5,7 +5,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-
 /* More than the buffers of a stream hold. */
 #define LARGE ((size_t)512 << 10)
 

@@ -2,7 +2,6 @@
 #include "io/names/address.h"
 #include "support/suite.h"
 
-
 static weft__address parsed;
 
 /*
