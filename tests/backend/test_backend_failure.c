@@ -48,9 +48,8 @@ FIBER(sleep_20ms, weft_sleep(0.02))
 static weft_value wait_for_deadline(void *arg)
 {
     int rc = 0;
-    WEFT_CANCEL_AFTER(0.02, rc) {
+    WEFT_CANCEL_AFTER(0.02, rc)
         weft_sleep(INFINITY);
-    }
     return -rc; /* main would receive an error that is not awaited */
 }
 

@@ -322,6 +322,5 @@ TEST(many_fibers_use_files_at_once)
     static weft_fiber f[FILES];
     for (intptr_t i = 0; i < FILES; i++)
         f[i] = weft_spin(use_file, as_arg(i));
-    for (int i = 0; i < FILES; i++)
-        ck_assert_int_eq(weft_await(f[i]), 0);
+    await_each_as(f, FILES, 0);
 }

@@ -103,8 +103,7 @@ TEST(running_and_queued_opens_can_be_cancelled_and_do_not_block_other_operations
         f[i] = spin_opener(O_RDONLY);
     for (int i = 0; i < OPENERS; i++)
         weft_cancel(f[i]);
-    for (int i = 0; i < OPENERS; i++)
-        ck_assert_int_eq(weft_await(f[i]), -ECANCELED);
+    await_each_as(f, OPENERS, -ECANCELED);
     ck_assert_int_eq(weft_stat(fifo, &status), 0);
     release_openers(before);
 }
@@ -142,8 +141,7 @@ TEST(closing_a_file_ends_its_readers_with_EBADF)
     for (int i = 0; i < 20; i++)
         weft_snooze();
     ck_assert_int_eq(weft_close(fd), 0);
-    for (size_t i = 0; i < COUNT_OF(f); i++)
-        ck_assert_int_eq(weft_await(f[i]), EBADF);
+    await_each_as(f, COUNT_OF(f), EBADF);
 }
 
 FIBER(wait_for_change, weft_wait_change(path, arg))
@@ -225,9 +223,8 @@ TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
 {
     weft_sleep(0);
     int before = count_descriptors(), rc;
-    WEFT_CANCEL_AFTER(0.005, rc) {
+    WEFT_CANCEL_AFTER(0.005, rc)
         ck_assert_int_eq(weft_wait_change(path, NULL), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     weft_fiber f = spin_watcher(NULL);
     for (int i = 0; i < 100; i++) {

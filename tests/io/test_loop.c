@@ -470,9 +470,8 @@ TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
     put_stream(fd[1], sizeof data, end);
     size_t got = read_stream(fd[0], r.got, r.got + 7);
     r = (receiver){.fd = fd[0], .got = got, .wanted = SIZE_MAX};
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         ck_assert_int_eq(weft_recv_loop(fd[0], check_data, &r), -ECANCELED);
-    }
     ck_assert_uint_eq(read_stream(fd[0], r.got, end), end);
 }
 
@@ -498,9 +497,8 @@ TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, STREAM_KINDS)
     r.fd = fd[0];
     weft_fiber sender = weft_spin(trickle, &fd[1]);
     while (rc == -ECANCELED) {
-        WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6) {
+        WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6)
             rc = weft_recv_loop(fd[0], check_data, &r);
-        }
         if (rc == -ECANCELED && random_below(2) == 0 && r.got < 5000)
             r.got = read_stream(fd[0], r.got, r.got + 1);
     }

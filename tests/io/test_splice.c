@@ -429,9 +429,8 @@ static weft_value repeat_with_timeouts(copy *c, weft_fn *call)
 {
     weft_value n = -ECANCELED;
     for (int i = 0; n == -ECANCELED; i++)
-        WEFT_MOVE_ON_AFTER(i < 150 ? random_below(200) * 1e-6 : INFINITY) {
+        WEFT_MOVE_ON_AFTER(i < 150 ? random_below(200) * 1e-6 : INFINITY)
             n = call(c);
-        }
     return n < 0 ? n : 0;
 }
 
@@ -565,8 +564,7 @@ TEST(an_invalid_format_is_refused_before_anything_is_written)
     int from = open_file(10, 0), to = open_file(0, 0);
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         weft_chunk_format format = {.prefix = "x", .chunk_prefix = wrong[i]};
-        ck_assert_int_eq(weft_splice_chunks(from, to, &format), -EINVAL);
-        ck_assert_any_error(-EINVAL);
+        ck_assert_fails(weft_splice_chunks(from, to, &format), -EINVAL);
     }
     char text[300] = "%zx";
     memset(text + 3, '-', 253);
@@ -574,8 +572,7 @@ TEST(an_invalid_format_is_refused_before_anything_is_written)
     ck_assert_int_eq(weft_splice_chunks(from, to, &format), 10);
     ck_assert_int_eq(lseek(to, 0, SEEK_END), 1 + 1 + 253 + 10);
     text[256] = '-';
-    ck_assert_int_eq(weft_splice_chunks(from, to, &format), -EMSGSIZE);
-    ck_assert_any_error(-EMSGSIZE);
+    ck_assert_fails(weft_splice_chunks(from, to, &format), -EMSGSIZE);
     ck_assert_int_eq(lseek(to, 0, SEEK_END), 1 + 1 + 253 + 10);
 }
 

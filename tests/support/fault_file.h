@@ -259,9 +259,8 @@ FAULT_STEPS(splice_and_tee)
     WITHOUT_FAULTS(REQUIRE(weft_pipe(from) == 0 && weft_pipe(to) == 0));
     tee_one(from, to);
     ssize_t n = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         n = weft_splice(from[0], NULL, to[1], NULL, 10, 0);
-    }
     REQUIRE(n == -ECANCELED || fault_explains(n));
     tee_one(from, to);
     for (int i = 0; i < 2; i++)

@@ -151,9 +151,8 @@ static inline void time_out(waiting_call *call, const int fd[2])
 {
     char byte;
     ssize_t n = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         n = call(fd[0], &byte);
-    }
     REQUIRE(n == -ECANCELED || REQUIRE_OR_FAULT(n) || fault_explains(n));
 }
 
@@ -321,9 +320,8 @@ static inline void accept_after_cancel(void)
 {
     struct sockaddr_in at;
     int listener = make_listener(&at), rc = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         rc = weft_accept(listener, NULL, NULL);
-    }
     REQUIRE(rc == -ECANCELED || fault_explains(rc));
     int client = make_client(&at);
     int conn = weft_accept(listener, NULL, NULL);
@@ -365,9 +363,8 @@ FAULT_STEPS(run_accept_loop)
     accept_tally c = {.wanted = CLIENTS / 2};
     int rc = 0;
     for (int round = 0; round < 2; round++, c.wanted = CLIENTS) {
-        WEFT_MOVE_ON_AFTER(fault.is_lasting ? 0.06 : 5) {
+        WEFT_MOVE_ON_AFTER(fault.is_lasting ? 0.06 : 5)
             rc = weft_accept_loop(listener, count_conn, &c);
-        }
         if (fault.is_lasting) /* a resource that has run out does not become available again */
             atomic_store(&fault.is_on, false);
         REQUIRE(rc == -ENOLINK || fault_explains(rc) || (fault.is_lasting && rc == -ECANCELED));
@@ -505,9 +502,8 @@ static inline void cancel_lookup(void)
 {
     struct addrinfo *found = NULL;
     int rc = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         rc = weft_resolve("silent.test", "80", NULL, &found);
-    }
     REQUIRE(found == NULL && (rc == -ECANCELED || fault_explains(rc)));
     weft_error_clear();
 }

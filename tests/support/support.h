@@ -81,6 +81,13 @@ static inline __attribute__((format(printf, 1, 2))) char *format(const char *tex
         ck_assert_uint_gt(strlen(ck_last->message), 0);   \
     } while (0)
 
+/* Assert that a call fails with this code, and that the error has a message. */
+#define ck_assert_fails(call, code)       \
+    do {                                  \
+        ck_assert_int_eq((call), (code)); \
+        ck_assert_any_error(code);        \
+    } while (0)
+
 /* Assert that at least this many seconds have passed since begin. 1e-9 allows for rounding. */
 #define ck_assert_slept(begin, seconds) ck_assert(weft_now() - (begin) >= (seconds)-1e-9)
 
@@ -269,6 +276,13 @@ static inline weft_fiber spin_waiting(weft_fn *fn, void *arg)
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
+}
+
+/* Assert that each of n fibers returns this value. */
+static inline void await_each_as(const weft_fiber *f, size_t n, weft_value expected)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(weft_await(f[i]), expected);
 }
 
 /* Return a fiber that is suspended. */

@@ -224,8 +224,7 @@ TEST(a_hundred_connections_are_open_at_once)
     weft_latch_add(&connecting, CLIENTS);
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = weft_spin(connect_and_wait, NULL);
-    for (int i = 0; i < CLIENTS; i++)
-        ck_assert_int_eq(weft_await(clients[i]), 0);
+    await_each_as(clients, CLIENTS, 0);
     while (served < CLIENTS)
         weft_snooze();
     weft_tls_free(clients_tls);

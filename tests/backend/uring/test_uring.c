@@ -138,12 +138,6 @@ static void spin_waits(weft_fiber *f, size_t n, int fd)
         ck_assert_uint_ne(f[i] = weft_spin(wait_for_input, as_arg(fd)), 0);
 }
 
-static void await_each(const weft_fiber *f, size_t n, weft_value expected)
-{
-    for (size_t i = 0; i < n; i++)
-        ck_assert_int_eq(weft_await(f[i]), expected);
-}
-
 /* One tick cancels half of the operations and starts as many. */
 TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
 {
@@ -160,11 +154,11 @@ TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
     fill_submission_queue();
     for (int i = 0; i < WAITS; i++)
         ck_assert_int_eq(weft_cancel(f[i]), 0);
-    await_each(f, WAITS, -ECANCELED);
+    await_each_as(f, WAITS, -ECANCELED);
     let_run();
     ck_assert_uint_eq(ops_pending(), WAITS);
     ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
-    await_each(later, WAITS, POLLIN);
+    await_each_as(later, WAITS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
@@ -207,7 +201,7 @@ TEST(closing_with_a_full_queue_wakes_all_waiters)
     weft_snooze();
     ck_assert(!weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_close(fd[0]), 0);
-    await_each(f, 2, -EBADF);
+    await_each_as(f, 2, -EBADF);
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
@@ -314,7 +308,7 @@ TEST_LOOP(more_completions_at_once_than_the_queue_holds_are_not_lost, 2)
     let_run();
     ck_assert_uint_eq(ops_pending(), COMPLETIONS);
     ck_assert_int_eq(write(fd[1], "x", 1), 1);
-    await_each(f, COMPLETIONS, POLLIN);
+    await_each_as(f, COMPLETIONS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
     ck_assert(_i == 0 || ring_seen.has_overflowed);
 }

@@ -96,8 +96,7 @@ TEST(only_trusted_headers_of_a_trusted_proxy_count)
         }
     }
     const weft_http_options bad = {.trusted_headers = "X-Forwarded-For, Host"};
-    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    ck_assert_fails(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
 }
 
 TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
