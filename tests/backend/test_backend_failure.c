@@ -15,23 +15,6 @@
 
 #define FILES 24
 
-/* Steps of a program. A failed step prints a message and exits with status 99. */
-#define STEP_EQ(value, expected)                                           \
-    do {                                                                   \
-        long is = (long)(value);                                           \
-        if (is != (expected)) {                                            \
-            fprintf(stderr, "line %d: %s is %ld\n", __LINE__, #value, is); \
-            _exit(99);                                                     \
-        }                                                                  \
-    } while (0)
-#define STEP(condition)                                             \
-    do {                                                            \
-        if (!(condition)) {                                         \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-            _exit(99);                                              \
-        }                                                           \
-    } while (0)
-
 static sem_t has_begun, may_end;
 
 static intptr_t block_worker(void *arg)

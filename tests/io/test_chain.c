@@ -166,10 +166,7 @@ TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
 /* The typical use: data is on disk before the reply is sent. */
 TEST(a_file_is_written_and_synced_before_the_reply_is_sent)
 {
-    char path[] = "/tmp/weft-chain-XXXXXX";
-    int file = mkstemp(path);
-    ck_assert_int_ge(file, 0);
-    unlink(path);
+    int file = open_unnamed_file();
     weft_link links[] = {link_write(file, "record"),
                          {.kind = WEFT_LINK_FSYNC, .fd = file},
                          link_write(fd[0], "done")};

@@ -106,10 +106,8 @@ TEST_LOOP(an_accept_loop_delivers_every_connection_until_the_callback_stops_it, 
  */
 static int leave_stale_number(void)
 {
-    char path[] = "/tmp/weft-loop-XXXXXX", byte;
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(unlink(path), 0);
+    char byte;
+    int fd = open_unnamed_file();
     ck_assert_int_eq(write(fd, "x", 1), 1);
     ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), 1);
     ck_assert_int_eq(close(fd), 0);
@@ -292,7 +290,6 @@ static void limit_descriptors(int limit)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
 }
 
-/* Return 0, or the number of the failed step. */
 static int run_out_of_descriptors(void)
 {
     endpoint p;
@@ -305,19 +302,14 @@ static int run_out_of_descriptors(void)
     spin_acceptor(&t, listener, 10);
     uint64_t polls = stats().polls;
     for (int i = 0; i < 4; i++)
-        if (weft_sleep(0.05) != 0)
-            return 1;
-    if (t.count != 3 || weft_state_of(t.fiber) == WEFT_DEAD)
-        return 2;
-    if (stats().polls - polls > 100)
-        return 3;
+        STEP(weft_sleep(0.05) == 0);
+    STEP(t.count == 3 && weft_state_of(t.fiber) != WEFT_DEAD);
+    STEP(stats().polls - polls <= 100);
     limit_descriptors(theirs[9] + 20);
-    if (weft_await(t.fiber) != 0 || t.rc != STOP_LOOP || t.count != 10)
-        return 4;
+    STEP(weft_await(t.fiber) == 0 && t.rc == STOP_LOOP && t.count == 10);
     for (int i = 0; i < 10; i++) {
         char byte;
-        if (write(theirs[i], "x", 1) != 1 || weft_read(t.fd[i], &byte, 1) != 1)
-            return 5;
+        STEP(write(theirs[i], "x", 1) == 1 && weft_read(t.fd[i], &byte, 1) == 1);
     }
     return 0;
 }

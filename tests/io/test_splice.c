@@ -14,10 +14,8 @@ typedef enum kind { PIPE, UNIX, TCP, STREAMS, FILE_PLAIN = STREAMS, FILE_APPEND,
 /* Create an unlinked file with this number of bytes, at position 0. */
 static int open_file(size_t bytes, int flags)
 {
-    char path[] = "/tmp/weft-test-copy-XXXXXX";
-    int fd = mkostemp(path, O_CLOEXEC | flags);
-    ck_assert_int_ge(fd, 0);
-    unlink(path);
+    int fd = open_unnamed_file();
+    ck_assert_int_eq(fcntl(fd, F_SETFL, flags), 0);
     unsigned char *data = malloc(bytes + 1);
     fill_from(data, bytes, 0);
     ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);

@@ -10,6 +10,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -127,6 +128,16 @@ static inline size_t ops_pending(void)
     weft_counters counters;
     weft_stats(&counters);
     return counters.ops_pending;
+}
+
+/* Open a new file that has no name. */
+static inline int open_unnamed_file(void)
+{
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int fd = mkostemp(path, O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    return fd;
 }
 
 /* Count the open descriptors of this process. */
@@ -380,6 +391,23 @@ static inline void exit_here(int status)
     is_exiting_in_a_fiber = true;
     exit(status);
 }
+
+/* Steps of a program. A failed step prints a message and exits with status 99. */
+#define STEP_EQ(value, expected)                                           \
+    do {                                                                   \
+        long is = (long)(value);                                           \
+        if (is != (expected)) {                                            \
+            fprintf(stderr, "line %d: %s is %ld\n", __LINE__, #value, is); \
+            _exit(99);                                                     \
+        }                                                                  \
+    } while (0)
+#define STEP(condition)                                             \
+    do {                                                            \
+        if (!(condition)) {                                         \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+            _exit(99);                                              \
+        }                                                           \
+    } while (0)
 
 /* True if built with ASan or TSan, which replace fault handlers and large allocations. */
 static inline bool is_sanitized(void)

@@ -76,15 +76,6 @@ TEST(the_backend_works_with_only_the_required_opcodes)
 #define BLOCK_BYTES 4096
 #define BLOCKS 50
 
-static int open_scratch_file(void)
-{
-    char path[] = "/tmp/weft-uring-XXXXXX";
-    int fd = weft_mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    unlink(path);
-    return fd;
-}
-
 /* Write with pwrite, pwritev, write and writev. Return the number of calls. */
 static unsigned write_blocks(int fd)
 {
@@ -107,7 +98,7 @@ TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
     int fd[2];
     ring_limits.has_no_nosignal = true;
     require_io_uring();
-    int file = open_scratch_file();
+    int file = open_unnamed_file();
     unsigned before = ring_seen.writes;
     ck_assert_uint_eq(write_blocks(file), 4 * BLOCKS);
     ck_assert_uint_eq(ring_seen.writes - before, 4 * BLOCKS);
@@ -251,7 +242,7 @@ static weft_value read_file(void *arg)
 static int open_two_parts(void)
 {
     static const char part[2 * PART_BYTES];
-    int fd = open_scratch_file();
+    int fd = open_unnamed_file();
     ck_assert_int_eq(weft_write(fd, part, sizeof part), sizeof part);
     ck_assert_int_eq(lseek(fd, 0, SEEK_SET), 0);
     return fd;

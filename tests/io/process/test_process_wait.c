@@ -300,20 +300,15 @@ static int use_processes(void)
 {
     weft_process p;
     weft_process_options o = {.in = WEFT_STDIO_PIPE, .on_cancel = WEFT_ON_CANCEL_END};
-    if (weft_system("exit 3") != 3 << 8 || weft_spawn_process(&p, ARGV("cat"), &o) != 0)
-        return 1;
-    if (weft_process_kill(&p, SIGKILL) != 0 || weft_process_wait(&p) != SIGKILL)
-        return 2;
-    if (weft_process_kill(&p, SIGKILL) != -ESRCH || weft_process_close(&p) != SIGKILL)
-        return 3;
-    if (weft_spawn_process(&p, ARGV("cat"), &o) != 0)
-        return 4;
+    STEP(weft_system("exit 3") == 3 << 8 && weft_spawn_process(&p, ARGV("cat"), &o) == 0);
+    STEP(weft_process_kill(&p, SIGKILL) == 0 && weft_process_wait(&p) == SIGKILL);
+    STEP(weft_process_kill(&p, SIGKILL) == -ESRCH && weft_process_close(&p) == SIGKILL);
+    STEP(weft_spawn_process(&p, ARGV("cat"), &o) == 0);
     weft_fiber f = spin_waiting(wait_for_process, &p);
-    if (weft_schedule(f, 1) != -EBUSY || weft_cancel(f) != 0 || weft_await(f) != -ECANCELED)
-        return 5;
-    if (weft_process_wait(&p) != SIGTERM || weft_process_close(&p) != SIGTERM)
-        return 6;
-    return has_no_children() ? 0 : 7;
+    STEP(weft_schedule(f, 1) == -EBUSY && cancel_and_await(f) == -ECANCELED);
+    STEP(weft_process_wait(&p) == SIGTERM && weft_process_close(&p) == SIGTERM);
+    STEP(has_no_children());
+    return 0;
 }
 
 /* Interrupt and cancel waits for a child, wait for it again, then use processes. */
@@ -322,15 +317,10 @@ static int use_waitpid(void)
     int status, go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber f = spin_waiting(wait_for_pid, as_arg(pid));
-    if (weft_interrupt(f, -EINTR) != 0 || weft_await(f) != -EINTR)
-        return 11;
-    f = weft_spin(wait_for_pid, as_arg(pid));
-    let_run();
-    if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED)
-        return 12;
+    STEP(weft_interrupt(f, -EINTR) == 0 && weft_await(f) == -EINTR);
+    STEP(cancel_and_await(spin_waiting(wait_for_pid, as_arg(pid))) == -ECANCELED);
     close(go);
-    if (weft_waitpid(pid, &status, 0) != pid || status != 3 << 8)
-        return 13;
+    STEP(weft_waitpid(pid, &status, 0) == pid && status == 3 << 8);
     return use_processes();
 }
 
@@ -373,17 +363,14 @@ static int use_without_descriptors(void)
     int status;
     weft_process p;
     weft_process_options o = {.out = WEFT_STDIO_PIPE};
-    if (open("/dev/null", O_RDONLY) >= 0 || errno != EMFILE)
-        return 21;
-    if (weft_spawn_process(&p, ARGV("cat"), &o) != -EMFILE)
-        return 22;
-    weft_fiber f = spin_waiting(wait_for_pid, as_arg(held_pid));
-    if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED || weft_system("exit 4") != 4 << 8)
-        return 23;
+    STEP(open("/dev/null", O_RDONLY) < 0 && errno == EMFILE);
+    STEP(weft_spawn_process(&p, ARGV("cat"), &o) == -EMFILE);
+    STEP(cancel_and_await(spin_waiting(wait_for_pid, as_arg(held_pid))) == -ECANCELED);
+    STEP(weft_system("exit 4") == 4 << 8);
     kill(held_pid, SIGKILL);
-    if (weft_waitpid(held_pid, &status, 0) != held_pid || status != SIGKILL)
-        return 24;
-    return has_no_children() ? 0 : 25;
+    STEP(weft_waitpid(held_pid, &status, 0) == held_pid && status == SIGKILL);
+    STEP(has_no_children());
+    return 0;
 }
 
 static int wait_without_descriptors(void)
@@ -397,9 +384,9 @@ static int wait_without_descriptors(void)
 
 static int use_without_backend(void)
 {
-    if (weft_system("exit 3") != 3 << 8)
-        return 31;
-    return strcmp(weft_backend_name(), "none") == 0 && has_no_children() ? 0 : 32;
+    STEP(weft_system("exit 3") == 3 << 8);
+    STEP(strcmp(weft_backend_name(), "none") == 0 && has_no_children());
+    return 0;
 }
 
 static int wait_without_backend(void)
