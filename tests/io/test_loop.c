@@ -302,14 +302,14 @@ static int run_out_of_descriptors(void)
     spin_acceptor(&t, listener, 10);
     uint64_t polls = stats().polls;
     for (int i = 0; i < 4; i++)
-        STEP(weft_sleep(0.05) == 0);
-    STEP(t.count == 3 && weft_state_of(t.fiber) != WEFT_DEAD);
-    STEP(stats().polls - polls <= 100);
+        MUST(weft_sleep(0.05) == 0);
+    MUST(t.count == 3 && weft_state_of(t.fiber) != WEFT_DEAD);
+    MUST(stats().polls - polls <= 100);
     limit_descriptors(theirs[9] + 20);
-    STEP(weft_await(t.fiber) == 0 && t.rc == STOP_LOOP && t.count == 10);
+    MUST(weft_await(t.fiber) == 0 && t.rc == STOP_LOOP && t.count == 10);
     for (int i = 0; i < 10; i++) {
         char byte;
-        STEP(write(theirs[i], "x", 1) == 1 && weft_read(t.fd[i], &byte, 1) == 1);
+        MUST(write(theirs[i], "x", 1) == 1 && weft_read(t.fd[i], &byte, 1) == 1);
     }
     return 0;
 }

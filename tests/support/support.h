@@ -393,7 +393,7 @@ static inline void exit_here(int status)
 }
 
 /* Steps of a program. A failed step prints a message and exits with status 99. */
-#define STEP_EQ(value, expected)                                           \
+#define MUST_EQ(value, expected)                                           \
     do {                                                                   \
         long is = (long)(value);                                           \
         if (is != (expected)) {                                            \
@@ -401,7 +401,7 @@ static inline void exit_here(int status)
             _exit(99);                                                     \
         }                                                                  \
     } while (0)
-#define STEP(condition)                                             \
+#define MUST(condition)                                             \
     do {                                                            \
         if (!(condition)) {                                         \
             fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \

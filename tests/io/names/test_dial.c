@@ -19,30 +19,20 @@ static int port_of(int fd)
     return ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-/* Format "host:port". The text is valid for the next three calls. */
 static const char *host_port(const char *host, int port)
 {
-    static char texts[4][128];
-    static unsigned next;
-    char *text = texts[next++ % COUNT_OF(texts)];
-    snprintf(text, sizeof texts[0], "%s:%d", host, port);
-    return text;
+    return format("%s:%d", host, port);
 }
 
-/* Listen. Fail the test on an error. */
-static int listen_checked(const char *net, const char *addr)
+/* Return a new descriptor. Fail the test on an error. */
+static int checked(int fd)
 {
-    int fd = weft_listen(net, addr);
     ck_assert_msg(fd >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
     return fd;
 }
 
-static int dial_checked(const char *net, const char *addr)
-{
-    int fd = weft_dial(net, addr);
-    ck_assert_msg(fd >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
-    return fd;
-}
+#define listen_checked(net, addr) checked(weft_listen(net, addr))
+#define dial_checked(net, addr) checked(weft_dial(net, addr))
 
 /* Return a port without a listener. The kernel does not reuse a free port immediately. */
 static int free_port(void)

@@ -300,14 +300,14 @@ static int use_processes(void)
 {
     weft_process p;
     weft_process_options o = {.in = WEFT_STDIO_PIPE, .on_cancel = WEFT_ON_CANCEL_END};
-    STEP(weft_system("exit 3") == 3 << 8 && weft_spawn_process(&p, ARGV("cat"), &o) == 0);
-    STEP(weft_process_kill(&p, SIGKILL) == 0 && weft_process_wait(&p) == SIGKILL);
-    STEP(weft_process_kill(&p, SIGKILL) == -ESRCH && weft_process_close(&p) == SIGKILL);
-    STEP(weft_spawn_process(&p, ARGV("cat"), &o) == 0);
+    MUST(weft_system("exit 3") == 3 << 8 && weft_spawn_process(&p, ARGV("cat"), &o) == 0);
+    MUST(weft_process_kill(&p, SIGKILL) == 0 && weft_process_wait(&p) == SIGKILL);
+    MUST(weft_process_kill(&p, SIGKILL) == -ESRCH && weft_process_close(&p) == SIGKILL);
+    MUST(weft_spawn_process(&p, ARGV("cat"), &o) == 0);
     weft_fiber f = spin_waiting(wait_for_process, &p);
-    STEP(weft_schedule(f, 1) == -EBUSY && cancel_and_await(f) == -ECANCELED);
-    STEP(weft_process_wait(&p) == SIGTERM && weft_process_close(&p) == SIGTERM);
-    STEP(has_no_children());
+    MUST(weft_schedule(f, 1) == -EBUSY && cancel_and_await(f) == -ECANCELED);
+    MUST(weft_process_wait(&p) == SIGTERM && weft_process_close(&p) == SIGTERM);
+    MUST(has_no_children());
     return 0;
 }
 
@@ -317,10 +317,10 @@ static int use_waitpid(void)
     int status, go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber f = spin_waiting(wait_for_pid, as_arg(pid));
-    STEP(weft_interrupt(f, -EINTR) == 0 && weft_await(f) == -EINTR);
-    STEP(cancel_and_await(spin_waiting(wait_for_pid, as_arg(pid))) == -ECANCELED);
+    MUST(weft_interrupt(f, -EINTR) == 0 && weft_await(f) == -EINTR);
+    MUST(cancel_and_await(spin_waiting(wait_for_pid, as_arg(pid))) == -ECANCELED);
     close(go);
-    STEP(weft_waitpid(pid, &status, 0) == pid && status == 3 << 8);
+    MUST(weft_waitpid(pid, &status, 0) == pid && status == 3 << 8);
     return use_processes();
 }
 
@@ -363,13 +363,13 @@ static int use_without_descriptors(void)
     int status;
     weft_process p;
     weft_process_options o = {.out = WEFT_STDIO_PIPE};
-    STEP(open("/dev/null", O_RDONLY) < 0 && errno == EMFILE);
-    STEP(weft_spawn_process(&p, ARGV("cat"), &o) == -EMFILE);
-    STEP(cancel_and_await(spin_waiting(wait_for_pid, as_arg(held_pid))) == -ECANCELED);
-    STEP(weft_system("exit 4") == 4 << 8);
+    MUST(open("/dev/null", O_RDONLY) < 0 && errno == EMFILE);
+    MUST(weft_spawn_process(&p, ARGV("cat"), &o) == -EMFILE);
+    MUST(cancel_and_await(spin_waiting(wait_for_pid, as_arg(held_pid))) == -ECANCELED);
+    MUST(weft_system("exit 4") == 4 << 8);
     kill(held_pid, SIGKILL);
-    STEP(weft_waitpid(held_pid, &status, 0) == held_pid && status == SIGKILL);
-    STEP(has_no_children());
+    MUST(weft_waitpid(held_pid, &status, 0) == held_pid && status == SIGKILL);
+    MUST(has_no_children());
     return 0;
 }
 
@@ -384,8 +384,8 @@ static int wait_without_descriptors(void)
 
 static int use_without_backend(void)
 {
-    STEP(weft_system("exit 3") == 3 << 8);
-    STEP(strcmp(weft_backend_name(), "none") == 0 && has_no_children());
+    MUST(weft_system("exit 3") == 3 << 8);
+    MUST(strcmp(weft_backend_name(), "none") == 0 && has_no_children());
     return 0;
 }
 
