@@ -8,14 +8,9 @@
 
 static char folder[] = "/tmp/weft-file-XXXXXX";
 
-/* Return the path of a name in the folder. The path is valid for the next three calls. */
 static const char *in_folder(const char *name)
 {
-    static char paths[4][PATH_MAX];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, PATH_MAX, "%s/%s", folder, name);
-    return path;
+    return format("%s/%s", folder, name);
 }
 
 static void make_test_folder(void)

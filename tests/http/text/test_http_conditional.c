@@ -25,7 +25,6 @@ static const char *ranges_of(const char *value, uint64_t size)
 }
 
 PAIR_CHECK(assert_ranges_of_10, ranges_of(input, 10))
-
 PAIR_CHECK(assert_ranges_of_max, ranges_of(input, UINT64_MAX))
 
 TEST(ranges_are_clamped_to_the_size)
@@ -213,7 +212,6 @@ TEST(if_range_allows_a_range_only_if_the_file_is_unchanged)
 }
 
 TEXT_CHECK(assert_accepts_gzip, weft__accept_gzip(text))
-
 TEXT_CHECK(assert_refuses_gzip, !weft__accept_gzip(text))
 
 TEST(gzip_is_accepted_if_accept_encoding_allows_it)

@@ -95,7 +95,6 @@ static const char *clean_path(const char *text)
 }
 
 PAIR_CHECK(assert_cleaned, clean_path(input))
-
 TEXT_CHECK(assert_path_refused, strcmp(clean_path(text), "-") == 0)
 
 /* %c0%ae is overlong UTF-8, not a dot. */
@@ -199,7 +198,6 @@ TEST(each_extension_is_found_without_case)
 }
 
 PAIR_CHECK(assert_type, weft__mime_of(input))
-
 TEXT_CHECK(assert_unknown_type, strcmp(weft__mime_of(text), "application/octet-stream") == 0)
 
 TEST(the_extension_determines_the_type)
@@ -215,7 +213,6 @@ TEST(the_extension_determines_the_type)
 }
 
 TEXT_CHECK(assert_compressible, weft__mime_is_compressible(text))
-
 TEXT_CHECK(assert_incompressible, !weft__mime_is_compressible(text))
 
 TEST(text_is_compressible_and_pictures_are_not)

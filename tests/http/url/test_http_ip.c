@@ -203,7 +203,6 @@ static const char *forwarded_of(const char *peer, const char *value)
 }
 
 PAIR_CHECK(assert_forwarded, forwarded_of("10.0.0.1", input))
-
 TEXT_CHECK(assert_not_forwarded, strcmp(forwarded_of("10.0.0.1", text), "10.0.0.1 - -") == 0)
 
 /*

@@ -636,7 +636,6 @@ static bool is_searched_with(const char *nsswitch, const char *name)
 }
 
 TEXT_CHECK(check_own_source, is_searched_with(text, "www.example.org"))
-
 TEXT_CHECK(check_foreign_source, !is_searched_with(text, "www.example.org"))
 
 static void check_foreign_name(const char *name, const char *sources)
