@@ -226,25 +226,6 @@ TEST(a_connection_to_nc_carries_data_in_both_directions)
     ck_assert_int_eq(peer_close(&p), 0);
 }
 
-static weft_value send_to_end(void *arg)
-{
-    send_stream(arg);
-    return weft_shutdown((int)(intptr_t)arg, SHUT_WR);
-}
-
-TEST(socat_echoes_all_bytes_sent_to_it)
-{
-    weft_process p;
-    if (!PEER(&p, "socat", "-d", "-d", "-t", "10", "TCP4-LISTEN:0,bind=127.0.0.1", "EXEC:cat"))
-        return;
-    int fd = connect_to_port(read_printed_port(&p, "listening on AF=2 127.0.0.1:"));
-    weft_fiber sender = weft_spin(send_to_end, as_arg(fd));
-    assert_stream(fd, STREAM_BYTES);
-    ck_assert_int_eq(weft_await(sender), 0);
-    ck_assert_int_eq(weft_close(fd), 0);
-    ck_assert_int_eq(peer_close(&p), 0);
-}
-
 TEST(socat_gets_a_reply_to_each_datagram)
 {
     endpoint at = tcp_endpoint(), from;
