@@ -45,7 +45,8 @@ typedef struct weft__hook_thread {
     int handlers; /* nesting depth of signal handlers */
 } weft__hook_thread;
 
-extern __thread weft__hook_thread weft__hook_thread_self;
+extern __thread weft__hook_thread weft__hook_thread_self
+    __attribute__((tls_model("initial-exec")));
 
 /* The slow part of weft__hook_is_on. */
 bool weft__hook_is_on_in_cord(void);
