@@ -44,7 +44,11 @@ typedef weft_fiber weft_cord;
 typedef struct weft_cord_options {
     const char *name;    /* of the main fiber, and of the thread (cut to 15 bytes); NULL: "main" */
     int cpu;             /* the CPU to run on, counted from 1; 0: any */
-    const char *backend; /* a name as in WEFT_BACKEND; NULL: WEFT_BACKEND, or the default */
+    /*
+     * A name as in WEFT_BACKEND. If the backend cannot be opened, weft uses the best other backend,
+     * and prints one line (io.h). NULL: WEFT_BACKEND, or the default.
+     */
+    const char *backend;
     /*
      * Release the resources that arg owns. weft calls drop once, with arg, if the cord starts and
      * weft never calls fn. NULL: arg owns no resources.

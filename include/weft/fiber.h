@@ -310,7 +310,8 @@ WEFT_API int weft_raisev(weft_fiber fiber, int code, const char *format, va_list
 
 /**
  * Make the current blocking call of a fiber fail with code. If the kernel has already completed the
- * I/O of that blocking call, the blocking call returns its result, and weft discards code.
+ * I/O of that blocking call, the blocking call returns its result, and weft discards code. A call
+ * that waits for the end of cancelled fibers cannot be interrupted, for example weft_terminate.
  * Returns 0, or:
  * -EBUSY if the blocking call cannot be interrupted
  * -EBUSY if the fiber is not in a blocking call
@@ -325,8 +326,8 @@ WEFT_API int weft_interrupt(weft_fiber fiber, int code);
  * stopped or past a deadline. After the call, the caller may free memory that the fiber used. If
  * the fiber has not ended after grace_s seconds, weft reports the fiber on stderr. The call then
  * continues to wait. If an error is raised in the caller meanwhile, the caller's next blocking call
- * fails with that error. weft_interrupt does not end the wait. If two fibers terminate each other,
- * the second call cancels the fiber and fails with -EDEADLK.
+ * fails with that error. weft_interrupt of the caller fails with -EBUSY. If two fibers terminate
+ * each other, the second call cancels the fiber and fails with -EDEADLK.
  * Returns 0, or:
  * -EDEADLK if no event can end the fiber
  * -EDEADLK if the fiber is the caller or an ancestor of the caller

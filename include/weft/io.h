@@ -342,9 +342,10 @@ WEFT_API const char *weft_backend_name(void);
  * Return a sentence that explains the choice of the backend.
  *
  * weft uses the first of io_uring, epoll and libev that works. io_uring works if a test submission
- * completes. WEFT_BACKEND in the environment selects a backend by its name. Under Valgrind, weft
- * uses io_uring only if WEFT_BACKEND selects io_uring. If the selected backend cannot be opened,
- * weft prints one line to stderr. The line contains the reason and the name of the backend that
+ * completes. WEFT_BACKEND in the environment selects a backend by its name, and weft_cord_options
+ * selects a backend for one cord. Under Valgrind, weft uses io_uring only if it is selected. If the
+ * selected backend cannot be opened, weft prints one line to stderr, or passes it to the log
+ * function (log.h), once per process. The line contains the reason and the name of the backend that
  * weft uses instead.
  */
 WEFT_API const char *weft_backend_why(void);

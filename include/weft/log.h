@@ -22,8 +22,8 @@ WEFT_BEGIN
  * Any thread may call the function, also a thread that weft has created. Several threads may call
  * the function at the same time. The function runs on the stack of the fiber that caused the
  * message. The function must not call functions of weft, except weft_set_log. In a fiber, a call
- * that would switch fails with -EPERM. Messages about WEFT_BACKEND and WEFT_SEED are an exception:
- * weft does not detect such a call.
+ * that would switch fails with -EPERM. Messages about the choice of the backend and about WEFT_SEED
+ * are an exception: weft does not detect such a call.
  */
 typedef void weft_log_fn(int level, const char *text, void *arg);
 

@@ -55,8 +55,9 @@ WEFT_SWITCHPOINT int weft_shutdown_all(double grace_s);
  * with -ECANCELED. main must then return. Its result is the exit status.
  *
  * If the process has not ended after grace_s seconds, weft ends the process with status 1. Before
- * that, weft reports the remaining fibers of the main thread and the remaining cords on stderr. The
- * time limit applies even while a fiber computes. If grace_s is INFINITY, there is no limit.
+ * that, weft reports the remaining fibers of the main thread and the remaining cords on stderr. If
+ * there are none, for example while an exit handler runs, weft reports the process. The time limit
+ * applies even while a fiber computes. If grace_s is INFINITY, there is no limit.
  *
  * A second signal ends the process at once, by the default action of the signal. The status of the
  * process then contains the signal. timeout(1) sends its signal twice. weft therefore ignores a

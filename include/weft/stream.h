@@ -157,15 +157,21 @@ WEFT_API int weft_stream_set_line_max(weft_stream *stream, size_t line_bytes_max
 /**
  * Flush and close a stream. Wake its waiters with -EBADF.
  *
- * The call always closes the stream and its transport, and frees the buffers. If the caller is
- * cancelled, the flush fails at once, unless the caller is in WEFT_SHIELD. The call returns after
- * the waiters have left the stream. If another fiber is writing, the call does not wait for its
- * turn to write. The remaining output is then lost.
+ * Except after -EDEADLK and -EPERM below, the call always closes the stream and its transport, and
+ * frees the buffers. If the caller is cancelled, the flush fails at once, unless the caller is in
+ * WEFT_SHIELD. The call returns after the waiters have left the stream. If another fiber is
+ * writing, the call does not wait for its turn to write. The remaining output is then lost.
+ *
+ * In a section in which switching is forbidden (weft_no_switch_begin), the call closes a stream
+ * without output that no other fiber uses. Functions of the transport that would switch then fail.
+ * TLS, for example, sends no close_notify.
  *
  * If the flush or an earlier write has failed, the call returns that error. Otherwise returns the
  * result of closing the transport, or:
  * -EBADF if another fiber was writing
  * -EDEADLK if read, writev or flush of the transport closes its own stream; nothing is closed
+ * -EPERM if switching is forbidden and another fiber uses the stream; nothing is closed
+ * -EPERM if switching is forbidden and the stream has output; nothing is closed
  */
 WEFT_SWITCHPOINT int weft_stream_close(weft_stream *stream);
 

@@ -45,11 +45,12 @@ static const weft__backend_type *type_find(const char *name)
     return NULL;
 }
 
+/* Warn once per process, because every thread opens a backend. */
 static void warn_not_opened(const char *name, int error, const weft__backend_type *instead)
 {
     static atomic_flag is_warned = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&is_warned))
-        weft__log(LOG_WARNING, "WEFT_BACKEND=%s cannot be opened: %s; using %s", name,
+        weft__log(LOG_WARNING, "the backend %s cannot be opened: %s; using %s", name,
                   strerror(-error), instead != NULL ? instead->name : "none");
 }
 
@@ -118,7 +119,7 @@ const char *weft__backend_known(const char *name)
     return type != NULL ? type->name : NULL;
 }
 
-static int open_named(weft__backend **out, const char *name, const char **why)
+static int open_named(weft__backend **out, const char *name, bool is_inherited, const char **why)
 {
     bool is_requested = name != NULL;
     if (!is_requested)
@@ -139,14 +140,14 @@ static int open_named(weft__backend **out, const char *name, const char **why)
         return rc;
     *why = failure_reason(named, rc);
     int best_rc = open_best(out, NULL);
-    if (!is_requested)
+    if (!is_inherited)
         warn_not_opened(name, rc, best_rc == 0 ? (*out)->type : NULL);
     return best_rc;
 }
 
-int weft__backend_open(weft__backend **out, const char *name, const char **why)
+int weft__backend_open(weft__backend **out, const char *name, bool is_inherited, const char **why)
 {
-    int rc = open_named(out, name, why);
+    int rc = open_named(out, name, is_inherited, why);
     if (rc == 0)
         (*out)->thread = gettid();
     return rc;

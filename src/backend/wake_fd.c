@@ -55,12 +55,6 @@ static int wake_fd_adopt(weft__wake_fd *w, int fd)
     return 0;
 }
 
-int weft__wake_fd_open(weft__wake_fd *w, int flags)
-{
-    atomic_store(&w->fd, -1);
-    return wake_fd_adopt(w, open_marked(flags));
-}
-
 int weft__fd_move_up(int fd)
 {
     int moved = fd >= 0 && fd < HIGH_FD_MIN ? fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD_MIN) : -1;
@@ -73,6 +67,12 @@ int weft__fd_move_up(int fd)
 int weft__wake_fd_renew(weft__wake_fd *w, int flags)
 {
     return wake_fd_adopt(w, weft__fd_move_up(open_marked(flags)));
+}
+
+int weft__wake_fd_open(weft__wake_fd *w, int flags)
+{
+    atomic_store(&w->fd, -1);
+    return weft__wake_fd_renew(w, flags);
 }
 
 /*

@@ -5,6 +5,7 @@
  */
 #include "backend/backend.h"
 #include "command/command.h"
+#include "command/preload.h"
 #include "core/limits.h"
 #include "core/stack/guard.h"
 
@@ -59,6 +60,19 @@ static void print_names(void)
     printf("names        resolved by c-ares, or by the C library if nsswitch.conf requires it\n");
 #else
     printf("names        resolved by the C library in worker threads; c-ares is not built in\n");
+#endif
+}
+
+static void print_posix(void)
+{
+#ifdef WEFT_HAS_POSIX
+    char path[PATH_MAX];
+    if (weft__preload_find(path))
+        printf("stock code   weft run uses %s\n", path);
+    else
+        printf("stock code   weft run does not find libweft-preload.so in %s\n", WEFT_LIBDIR);
+#else
+    printf("stock code   libweft-posix is not built in\n");
 #endif
 }
 
@@ -241,6 +255,7 @@ int weft__command_doctor(int argc, char **argv)
     print_backend();
     print_backends();
     print_names();
+    print_posix();
     print_fiber_memory();
     print_limits();
     return EXIT_SUCCESS;

@@ -381,15 +381,71 @@ int weft_disown(const char *name)
 }
 
 /*
+ * The report.
+ */
+
+/* The context of count_if_hooked. */
+typedef struct hooked_count {
+    const weft__elf_module *module;
+    size_t slots;
+} hooked_count;
+
+/*
+ * A slot that the loader has not resolved yet points into its own module. The loader will find the
+ * function of libweft-preload.
+ */
+static void count_if_hooked(void *context, const char *symbol, void **at)
+{
+    hooked_count *count = context;
+    const weft__hook *h = weft__hook_find(symbol);
+    bool is_unresolved = weft__elf_contains(count->module, *at);
+    count->slots += h != NULL && (*at == (void *)(uintptr_t)h->fn ||
+                                  (is_unresolved && weft__real_is_preload));
+}
+
+typedef struct each_adoptable {
+    void (*fn)(void *context, const weft__elf_module *m, weft__adopt_info info);
+    void *context;
+} each_adoptable;
+
+static int visit_adoptable(const weft__elf_module *m, void *context)
+{
+    const each_adoptable *each = context;
+    if (is_excluded(m))
+        return 0;
+    weft__adopt_info info = {.is_adopted = *entry_find(m->base) != NULL};
+    hooked_count count = {m, 0};
+    weft__elf_each_slot(m, count_if_hooked, &count);
+    info.slots = count.slots;
+    info.is_adopted |= info.slots > 0;
+    info.is_refused = !info.is_adopted && makes_system_calls(m);
+    each->fn(each->context, m, info);
+    return 0;
+}
+
+void weft__adopt_each(void (*fn)(void *context, const weft__elf_module *m, weft__adopt_info info),
+                      void *context)
+{
+    adopt_lock();
+    weft__elf_each_module(visit_adoptable, &(each_adoptable){fn, context});
+    adopt_unlock();
+}
+
+/*
  * libweft-preload.
  */
 
-/* The context of slot_spare: the module of the slot. */
+/*
+ * The context is the module of the slot. A slot that the loader has not resolved yet points into its
+ * own module.
+ */
 static void slot_spare(void *context, const char *symbol, void **at)
 {
+    const weft__elf_module *m = context;
     const weft__hook *h = weft__hook_find(symbol);
-    if (h != NULL && *at == (void *)(uintptr_t)h->fn && *h->real != NULL)
-        (void)weft__elf_slot_set(context, at, *h->real);
+    bool is_hook = h != NULL && (*at == (void *)(uintptr_t)h->fn || weft__elf_contains(m, *at));
+    if (is_hook && *h->real != NULL)
+        (void)weft__elf_slot_set(m, at, *h->real);
 }
 
 static int spare_if_excluded(const weft__elf_module *m, void *context)

@@ -2,6 +2,8 @@
 #ifndef WEFT_POSIX_ADOPT_H
 #define WEFT_POSIX_ADOPT_H
 
+#include "posix/elf.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +32,17 @@ const weft__hook *weft__hook_find(const char *name);
 
 /* Return the number of import slots that point to hooks. */
 uint64_t weft__adopt_slots(void);
+
+/* What hooks reach in a loaded module. */
+typedef struct weft__adopt_info {
+    size_t slots;       /* import slots that point to hooks */
+    bool is_adopted;    /* by weft_adopt, or by libweft-preload */
+    bool is_refused;    /* weft_adopt refuses the module, because it calls syscall(2) */
+} weft__adopt_info;
+
+/* Call fn for every loaded module that may be adopted. fn must not call the functions of adopt.h. */
+void weft__adopt_each(void (*fn)(void *context, const weft__elf_module *m, weft__adopt_info info),
+                      void *context);
 
 /*
  * Make weft and the libraries that only weft needs call libc, because libweft-preload replaces the

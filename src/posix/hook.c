@@ -11,11 +11,12 @@
 
 __thread weft__hook_thread weft__hook_thread_self;
 weft__hook_counts weft__hook_counts_all;
+bool weft__hooks_are_off;
 
 bool weft__hook_is_on_in_cord(void)
 {
     const weft__hook_thread *t = &weft__hook_thread_self;
-    if (t->passes > 0 || t->handlers > 0 || !weft__fiber_can_wait())
+    if (weft__hooks_are_off || t->passes > 0 || t->handlers > 0 || !weft__fiber_can_wait())
         return false;
     /* A callback of an adopted library may switch before the next tick of the thread. */
     if (UNLIKELY(!weft__cord_self->has_thread_states))

@@ -25,6 +25,9 @@ extern weft__real_calls weft__real;
 /* Find the real functions. libweft-preload calls this function before its first real call. */
 const weft__real_calls *weft__real_resolve(void);
 
+/* True in libweft-preload, whose hooks have the names of libc. */
+extern const bool weft__real_is_preload;
+
 /* The real function of a hooked name. */
 #define REAL(name) \
     (LIKELY(weft__real.name != NULL) ? weft__real.name : weft__real_resolve()->name)
@@ -43,10 +46,15 @@ const weft__real_calls *weft__real_resolve(void);
 typedef struct weft__hook_thread {
     int passes;   /* nesting depth of weft_posix_pass of the running fiber, and of hooks */
     int handlers; /* nesting depth of signal handlers */
+    /* Signal handlers that have run in this thread, and those without SA_RESTART. (signal.c) */
+    _Atomic(unsigned) signals, interrupting_signals;
 } weft__hook_thread;
 
 extern __thread weft__hook_thread weft__hook_thread_self
     __attribute__((tls_model("initial-exec")));
+
+/* True if WEFT_POSIX=0 has switched all hooks off. Set before the program starts. */
+extern bool weft__hooks_are_off;
 
 /* The slow part of weft__hook_is_on. */
 bool weft__hook_is_on_in_cord(void);

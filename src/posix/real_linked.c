@@ -12,6 +12,8 @@
 #undef HOOK
 #undef HOOK_OPTIONAL
 
+const bool weft__real_is_preload = false;
+
 weft__real_calls weft__real = {
 #define HOOK(group, name) .name = name,
 #include "posix/hooks.def"

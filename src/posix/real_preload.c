@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const bool weft__real_is_preload = true;
+
 /*
  * Other names of the mutex functions of glibc. An allocator may lock a mutex when dlsym allocates
  * memory. So the mutex hooks must not call dlsym.

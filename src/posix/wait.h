@@ -21,6 +21,7 @@
 typedef enum weft__hook_restart {
     WEFT__HOOK_RESTARTS,       /* a handler with SA_RESTART does not end the wait: read, recv */
     WEFT__HOOK_NEVER_RESTARTS, /* every handler ends the wait: poll, nanosleep */
+    WEFT__HOOK_IGNORES_SIGNALS, /* no handler ends the wait: system, getaddrinfo */
 } weft__hook_restart;
 
 /*
@@ -32,6 +33,7 @@ typedef struct weft__hook_wait {
     weft__list link; /* in the waits of the thread */
     weft_fiber fiber;
     weft__hook_restart restart;
+    unsigned signals, interrupting_signals; /* of the thread, when the wait began */
     bool has_timeout;
     weft_scope scope; /* with the deadline; open if has_timeout */
 } weft__hook_wait;
@@ -48,8 +50,14 @@ intptr_t weft__hook_wait_end(weft__hook_wait *w, intptr_t result);
 /* Return the number of fibers of the process that wait in hooks. */
 unsigned weft__hook_waits_now(void);
 
-/* End the waits of the calling thread with -EINTR. The thread must be a cord, not in a handler. */
-void weft__hook_waits_interrupt(bool has_restart);
+/* Return whether a fiber of the calling thread waits in a hook. Async-signal-safe. */
+bool weft__hook_waits_exist(void);
+
+/*
+ * End the waits of the calling thread that a signal handler has interrupted, with -EINTR. A handler
+ * does not end waits that began after the handler. The thread must be a cord, not in a handler.
+ */
+void weft__hook_waits_interrupt(void);
 
 /* Register the states of the thread that each fiber has for itself. (thread_state.c) */
 void weft__keep_thread_state(void);

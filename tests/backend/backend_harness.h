@@ -29,7 +29,7 @@ static int completed_count;
 static inline void open_backend(void)
 {
     const char *why;
-    ck_assert_int_eq(weft__backend_open(&backend, NULL, &why), 0);
+    ck_assert_int_eq(weft__backend_open(&backend, NULL, false, &why), 0);
     type = backend->type;
     ck_assert_str_eq(type->name, getenv("WEFT_BACKEND"));
     completed_count = 0;

@@ -112,9 +112,53 @@ TEST_LOOP(a_backend_that_is_named_and_cannot_be_opened_is_reported_once, 3)
     setenv("WEFT_BACKEND", "io_uring", 1);
     const outcome *o = run_without(refusals[_i].calls, refusals[_i].error);
     snprintf(expected, sizeof expected,
-             "weft: WEFT_BACKEND=io_uring cannot be opened: %s; using epoll\n",
+             "weft: the backend io_uring cannot be opened: %s; using epoll\n",
              strerror(refusals[_i].error));
     if (o != NULL)
         assert_exited(o, 0, expected);
+}
+
+/* Name io_uring in the options of two cords. The main thread uses epoll. */
+static int name_in_options(void)
+{
+    const weft_cord_options options = {.backend = "io_uring"};
+    if (!forbid_io_uring(ALL, EPERM))
+        return 77;
+    for (int i = 0; i < 2; i++)
+        if (weft_cord_join(weft_cord_start(compare_backend_name, NULL, &options)) != 0)
+            return 2;
+    return 0;
+}
+
+/* The child inherits io_uring and cannot open it. Nobody has named it in the child. */
+static int inherit_after_fork(void)
+{
+    if (strcmp(weft_backend_name(), "io_uring") != 0)
+        return 0; /* io_uring does not work on this machine */
+    if (!forbid_io_uring(SETUP, EPERM))
+        return 77;
+    pid_t pid = weft_fork();
+    if (pid == 0)
+        _exit(strcmp(weft_backend_name(), "epoll") == 0 ? 0 : 3);
+    int status = 0;
+    return pid > 0 && weft_waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 2;
+}
+
+TEST(a_backend_in_the_options_of_a_cord_that_cannot_be_opened_is_reported_once)
+{
+    setenv("WEFT_BACKEND", "epoll", 1);
+    const outcome *o = run_apart(name_in_options);
+    if (o->status != 77)
+        assert_exited(
+            o, 0,
+            "weft: the backend io_uring cannot be opened: Operation not permitted; using epoll\n");
+}
+
+TEST(a_backend_that_a_forked_process_inherits_and_cannot_open_is_not_reported)
+{
+    unsetenv("WEFT_BACKEND");
+    const outcome *o = run_apart(inherit_after_fork);
+    if (o->status != 77)
+        ck_assert_quiet(o, 0);
 }
 #endif

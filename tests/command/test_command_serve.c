@@ -352,11 +352,6 @@ TEST(options_set_the_limits)
     weft_close(first);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/*
- * Not with sanitizers: there the server sometimes exits with status 1 and without a message, for an
- * unknown cause.
- */
 TEST(a_unix_socket_is_served_and_removed_at_the_end)
 {
     char *path = folder_path("socket");
@@ -368,8 +363,12 @@ TEST(a_unix_socket_is_served_and_removed_at_the_end)
     ck_assert_int_eq(weft_read(p.out, &byte, 1), 1);
     for (int i = 0; i < 20; i++)
         ck_assert_str_eq(curl(ARGV("--unix-socket", path, "http://a/")), "the site\n");
-    ck_assert_int_eq(weft_process_end(&p, 15), 0);
+    /*
+     * Not weft_process_end: its SIGCONT may arrive while LeakSanitizer attaches to the exiting
+     * server with ptrace. The SIGCONT discards the SIGSTOP of the attach, and the server hangs.
+     */
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), 0);
+    ck_assert_int_eq(weft_process_wait(&p), 0);
     ck_assert_int_lt(access(path, F_OK), 0);
     weft_process_close(&p);
 }
-#endif

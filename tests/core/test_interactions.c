@@ -106,13 +106,13 @@ static weft_value select_two(void *arg)
 }
 
 /* P37, P64 */
-TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
+TEST(a_select_of_fibers_that_waits_for_the_stopped_fibers_cannot_be_interrupted)
 {
     weft_fiber f[2] = {spin_suspended(), spin_waiting(suspend_then_shield, NULL)};
     weft_fiber waiter = spin_waiting(select_two, f);
     ck_assert_int_eq(weft_schedule(f[0], 0), 0);
     let_run();
-    ck_assert_int_eq(weft_interrupt(waiter, -5), 0);
+    ck_assert_int_eq(weft_interrupt(waiter, -5), -EBUSY);
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }

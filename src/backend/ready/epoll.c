@@ -266,20 +266,15 @@ static void epoll_abandon(weft__backend *base, bool is_own)
     close_descriptors(epoll_of(base));
 }
 
-/*
- * Open the epoll descriptor and the eventfd. is_renewal means that the new descriptors replace lost
- * descriptors. Returns 0 or -errno.
- */
-static int open_descriptors(epoll_backend *b, bool is_renewal)
+/* Open the epoll descriptor and the eventfd, at high numbers. Returns 0 or -errno. */
+static int open_descriptors(epoll_backend *b)
 {
     const int flags = EFD_CLOEXEC | EFD_NONBLOCK;
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (b->epoll_fd < 0)
         return -errno;
-    if (is_renewal)
-        b->epoll_fd = weft__fd_move_up(b->epoll_fd);
-    int rc =
-        is_renewal ? weft__wake_fd_renew(&b->wake, flags) : weft__wake_fd_open(&b->wake, flags);
+    b->epoll_fd = weft__fd_move_up(b->epoll_fd);
+    int rc = weft__wake_fd_open(&b->wake, flags);
     if (rc == 0)
         rc = add_wake_fd(b);
     if (rc < 0) {
@@ -300,7 +295,7 @@ static int epoll_repair(weft__backend *base)
     close_descriptors(b);
     weft__ready_forget_closed(&b->ready); /* before new descriptors can receive closed numbers */
     b->events_count = b->events_done = 0;
-    int rc = open_descriptors(b, true);
+    int rc = open_descriptors(b);
     if (rc == 0)
         weft__ready_rearm(&b->ready);
     return rc;
@@ -322,7 +317,7 @@ static int epoll_open(weft__backend **out)
     atomic_init(&b->wake.fd, -1);
     weft__finished_jobs_init(&b->base);
     weft__ready_open(&b->ready, &b->base, epoll_arm, epoll_disarm);
-    int rc = open_descriptors(b, false);
+    int rc = open_descriptors(b);
     if (rc < 0)
         epoll_close(&b->base);
     else

@@ -56,7 +56,6 @@ static _Atomic(leaked_loop *) leaked_loops;
 
 static void leak_loop(weft__ev_backend *b)
 {
-    b->has_leaked_loop = true;
     leaked_loop *leaked = malloc(sizeof *leaked);
     if (leaked == NULL)
         return;
@@ -81,8 +80,7 @@ int weft__ev_loop_open(weft__ev_backend *b, unsigned method)
     if (method != 0 && !(ev_supported_backends() & method))
         return -ENOSYS;
     const int flags = EFD_CLOEXEC | EFD_NONBLOCK;
-    int rc = b->has_leaked_loop ? weft__wake_fd_renew(&b->wake_fd, flags)
-                                : weft__wake_fd_open(&b->wake_fd, flags);
+    int rc = weft__wake_fd_open(&b->wake_fd, flags);
     if (rc < 0)
         return rc;
     int wake_fd = atomic_load(&b->wake_fd.fd);

@@ -80,6 +80,15 @@ static int ring_create(struct io_uring *ring, weft__uring_abilities *a)
     return rc;
 }
 
+/*
+ * Move the descriptor of a new ring to a high number. liburing has the number twice, until
+ * io_uring_register_ring_fd replaces the second.
+ */
+static void ring_move_up(struct io_uring *ring)
+{
+    ring->ring_fd = ring->enter_ring_fd = weft__fd_move_up(ring->ring_fd);
+}
+
 static int probe_opcodes(struct io_uring *ring, weft__uring_abilities *a)
 {
     struct io_uring_probe *probe = calloc(1, sizeof *probe + OPCODE_BITS * sizeof probe->ops[0]);
@@ -137,6 +146,7 @@ int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
     int rc = ring_create(ring, a);
     if (rc < 0)
         return rc;
+    ring_move_up(ring);
     const uint64_t needed = UINT64_C(1) << IORING_OP_READ | UINT64_C(1) << IORING_OP_POLL_ADD |
                             UINT64_C(1) << IORING_OP_ASYNC_CANCEL;
     rc = (a->features & FEATURES_NEEDED) == FEATURES_NEEDED ? probe_opcodes(ring, a) : -EOPNOTSUPP;

@@ -123,11 +123,12 @@ static void cord_free_unbound(weft__cord *c)
 
 void weft__cord_open_backend(weft__cord *c, const char *name)
 {
+    bool is_inherited = name != NULL;
     if (name == NULL && c->handle != NULL)
         name = c->handle->backend;
     weft__backend *b, *no_backend = &c->no_backend.base;
     bool has_no_backend = c->backend == no_backend;
-    int rc = weft__backend_open(&b, name, &c->backend_why);
+    int rc = weft__backend_open(&b, name, is_inherited, &c->backend_why);
     if (rc < 0 && !has_no_backend)
         weft__backend_none_open(&c->no_backend, rc);
     if (rc < 0) {
@@ -154,10 +155,10 @@ static void cord_begin_time(weft__cord *c)
     weft__inbox_begin_round(c);
 }
 
-/* Make the calling thread run this cord. backend_name is as in weft__cord_open_backend. */
-static void cord_bind(weft__cord *c, const char *backend_name)
+/* Make the calling thread run this cord. */
+static void cord_bind(weft__cord *c)
 {
-    weft__cord_open_backend(c, backend_name);
+    weft__cord_open_backend(c, NULL);
     cord_begin_time(c);
     weft__overflow_thread_open(&c->overflow); /* if this fails, stack overflows are not reported */
     weft__context_adopt(&c->main->context);
@@ -187,7 +188,7 @@ COLD weft__cord *weft__cord_adopt(void)
         record_adopt_error(rc);
         return NULL;
     }
-    cord_bind(c, NULL);
+    cord_bind(c);
     return c;
 }
 
@@ -266,7 +267,7 @@ static void *cord_thread_main(void *arg)
         snprintf(name, sizeof name, "%.15s", h->name);
         pthread_setname_np(pthread_self(), name);
     }
-    cord_bind(h->cord, h->backend);
+    cord_bind(h->cord);
     h->value = -ECANCELED; /* the value if the function calls pthread_exit */
     h->value = cord_call_fn(h);
     if (weft__cord_self != h->cord || h->cord->handle != h)

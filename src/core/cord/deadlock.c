@@ -269,7 +269,7 @@ void weft__deadlock_resolve(weft__cord *c)
     weft__diag_deadlock();
     weft__error_set(f, weft__error_new_message(f, -EDEADLK, "deadlock: no event can wake a fiber"));
     if (f->waits_in->leave == NULL || f->waits_in->leave(f)) {
-        weft__wake(c, f, -EDEADLK, WEFT__TAIL);
+        weft__wake_aborted(c, f, -EDEADLK, WEFT__TAIL);
         return;
     }
     f->is_interrupted = true; /* weft__cancel_resolve returns the code when the wait ends */

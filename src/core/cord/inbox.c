@@ -279,8 +279,15 @@ void weft__msg_slab_close(weft__cord *c)
         slab_release(c->msg_slab, WEFT__MSG_SLAB_COUNT - c->msg_slab->used);
 }
 
-/* Like weft__cord_send, but copy msg, and send the copy to c. The caller must have acquired c. */
-static int inbox_send(weft__cord *c, const weft__remote_msg *msg, bool fails_if_bounded)
+/*
+ * Copy msg, and send the copy to c. admit is NULL, or the argument of weft__cord_send_if. The
+ * message is allocated before admit is called, because nothing may fail after admit has returned 0.
+ * The caller must have acquired c. The function is inlined, so that weft__cord_send does not test
+ * admit.
+ */
+__attribute__((always_inline)) static inline int
+inbox_send(weft__cord *c, const weft__remote_msg *msg, bool fails_if_bounded,
+           int (*admit)(weft__cord *c, weft__remote_msg *msg))
 {
     if (!may_have_fiber(c, msg->fiber))
         return -ESRCH;
@@ -292,35 +299,7 @@ static int inbox_send(weft__cord *c, const weft__remote_msg *msg, bool fails_if_
     if (s == NULL)
         return -ENOMEM;
     s->msg = *msg;
-    weft__inbox_push(c, &s->msg);
-    return 0;
-}
-
-int weft__cord_send(weft_fiber fiber, weft_value value,
-                    void (*deliver)(weft__cord *c, weft__remote_msg *msg), bool fails_if_bounded)
-{
-    uint32_t index = weft__fiber_cord(fiber);
-    weft__cord *c = fiber != 0 ? weft__registry_acquire(index) : NULL;
-    if (c == NULL)
-        return missing_cord_error();
-    int rc = inbox_send(c, &(weft__remote_msg){NULL, deliver, fiber, value}, fails_if_bounded);
-    weft__registry_release(index);
-    return rc;
-}
-
-/* Like weft__cord_send_if. The caller must have acquired c. */
-static int inbox_send_if(weft__cord *c, const weft__remote_msg *msg,
-                         int (*admit)(weft__cord *c, weft__remote_msg *msg))
-{
-    if (!may_have_fiber(c, msg->fiber))
-        return -ESRCH;
-    if (weft__inbox_is_full(c))
-        return -EAGAIN;
-    slab_msg *s = msg_alloc();
-    if (s == NULL)
-        return -ENOMEM;
-    s->msg = *msg;
-    int rc = admit(c, &s->msg);
+    int rc = admit != NULL ? admit(c, &s->msg) : 0;
     if (rc == 0)
         weft__inbox_push(c, &s->msg);
     else
@@ -328,15 +307,29 @@ static int inbox_send_if(weft__cord *c, const weft__remote_msg *msg,
     return rc;
 }
 
+/* Find the cord of msg->fiber, and call inbox_send. */
+__attribute__((always_inline)) static inline int
+cord_send(const weft__remote_msg *msg, bool fails_if_bounded,
+          int (*admit)(weft__cord *c, weft__remote_msg *msg))
+{
+    uint32_t index = weft__fiber_cord(msg->fiber);
+    weft__cord *c = msg->fiber != 0 ? weft__registry_acquire(index) : NULL;
+    if (c == NULL)
+        return missing_cord_error();
+    int rc = inbox_send(c, msg, fails_if_bounded, admit);
+    weft__registry_release(index);
+    return rc;
+}
+
+int weft__cord_send(weft_fiber fiber, weft_value value,
+                    void (*deliver)(weft__cord *c, weft__remote_msg *msg), bool fails_if_bounded)
+{
+    return cord_send(&(weft__remote_msg){NULL, deliver, fiber, value}, fails_if_bounded, NULL);
+}
+
 int weft__cord_send_if(weft_fiber fiber, weft_value value,
                        void (*deliver)(weft__cord *c, weft__remote_msg *msg),
                        int (*admit)(weft__cord *c, weft__remote_msg *msg))
 {
-    uint32_t index = weft__fiber_cord(fiber);
-    weft__cord *c = fiber != 0 ? weft__registry_acquire(index) : NULL;
-    if (c == NULL)
-        return missing_cord_error();
-    int rc = inbox_send_if(c, &(weft__remote_msg){NULL, deliver, fiber, value}, admit);
-    weft__registry_release(index);
-    return rc;
+    return cord_send(&(weft__remote_msg){NULL, deliver, fiber, value}, false, admit);
 }

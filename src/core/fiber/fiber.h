@@ -42,8 +42,12 @@ typedef struct weft__wait_kind {
     bool is_open;            /* weft_schedule may end the wait */
     bool is_for_fiber;       /* wait_object is the awaited fiber */
     bool is_uninterruptible; /* not even a deadlock ends the wait; other threads use the frame */
-    bool is_accept;          /* the fiber waits for connections */
-    bool is_for_children;    /* the fiber has returned, and waits until its children have ended */
+    /*
+     * weft_interrupt does not end the wait. A deadline or a deadlock does.
+     */
+    bool ignores_interrupts;
+    bool is_accept;       /* the fiber waits for connections */
+    bool is_for_children; /* the fiber has returned, and waits until its children have ended */
     /*
      * The call is over, and waits until the kernel or another thread has released its memory.
      */
@@ -190,7 +194,7 @@ struct weft__fiber {
             bool is_shutdown : 1;         /* stopped because its parent ended */
             bool is_restarting : 1;       /* will run again after its end */
             bool is_interrupted : 1;      /* its operation will return interrupt_code */
-            bool was_interrupted : 1;     /* its last operation was aborted */
+            bool was_interrupted : 1;     /* its last wait was aborted */
             bool is_closing : 1;          /* its children are being ended, including new children */
             bool is_daemon : 1;           /* weft_suspend in main does not wait for this fiber */
             bool is_unawaited : 1;        /* its value is discarded (weft_go, weft_after) */

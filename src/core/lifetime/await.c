@@ -22,6 +22,7 @@ static const weft__wait_kind waits_await = {"the end of", .is_for_fiber = true,
  * waits.
  */
 static const weft__wait_kind waits_join = {"the end of", .is_for_fiber = true,
+                                           .ignores_interrupts = true,
                                            .leave = weft__waitq_abort_wait};
 
 /*
@@ -286,7 +287,7 @@ static int join_within(weft__cord *c, weft_fiber id, double seconds)
     weft_scope_open(&timeout, seconds);
     weft_value rc = 0;
     while (rc != -EDEADLK && is_still_ending(c, id) && !weft_scope_is_cancelled(&timeout))
-        rc = fiber_join(c, weft__fiber_find(c, id)); /* repeat after an interrupt */
+        rc = fiber_join(c, weft__fiber_find(c, id)); /* again after a restart and a stop */
     weft_scope_close(&timeout);
     return is_still_ending(c, id) && rc == -EDEADLK ? -EDEADLK : 0;
 }

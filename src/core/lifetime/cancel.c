@@ -80,7 +80,7 @@ void weft__cancel_raise(weft__cord *c, weft__fiber *f, weft__queue_end where)
     if (f->phase == WEFT__FRESH && !f->is_stopped)
         return;
     if (f->waits_in->leave(f))
-        weft__wake(c, f, weft__cancel_take(f), where);
+        weft__wake_aborted(c, f, weft__cancel_take(f), where);
 }
 
 /* This wait cannot be interrupted. */
@@ -106,6 +106,7 @@ COLD static void refusal_pause(weft__cord *c, weft__fiber *f)
 weft_value weft__call_refuse(weft__cord *c)
 {
     weft__fiber *f = c->current;
+    f->was_interrupted = true;
     if (f->live->no_switch > 0) {
         weft__diag(LOG_ERR, "fiber #%llu '%s' tried to switch while switching is forbidden",
                    (unsigned long long)f->id, f->name);

@@ -41,7 +41,6 @@ static bool leave_chain(weft__fiber *f)
         return false;
     }
     weft__unhold_op(weft__cord_self, f);
-    f->was_interrupted = true;
     return true;
 }
 

@@ -10,7 +10,6 @@ static bool leave_multishot(weft__fiber *f)
     weft__multishot *m = f->wait_object;
     m->is_waited_for = false;
     weft__unhold_op(weft__cord_self, f);
-    f->was_interrupted = true;
     return true;
 }
 

@@ -22,7 +22,6 @@ static bool leave_op(weft__fiber *f)
         return false;
     }
     weft__unhold_op(c, f);
-    f->was_interrupted = true;
     return true;
 }
 

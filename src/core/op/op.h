@@ -16,7 +16,9 @@ intptr_t weft__op_run(weft__op *op);
 
 /*
  * Return whether the last operation of the current fiber was interrupted. An interrupted operation
- * returns the error of a cancellation, interrupt or raised error instead of its own result.
+ * returns the error of a cancellation, interrupt or raised error instead of its own result. A wait
+ * without an operation, for example for a mutex, sets the result if the wait is interrupted, and
+ * does not clear it.
  */
 static inline bool weft__was_interrupted(void)
 {
@@ -44,7 +46,7 @@ uint32_t weft__fd_generation_here(int fd);
  * Discard all cached state of a descriptor number. Call this function after a system call outside
  * of the backend has created fd.
  */
-void weft__fd_created(int fd);
+FOR_POSIX void weft__fd_created(int fd);
 
 /*
  * Return the result of an operation that did not wait. After WEFT__OPS_IN_A_ROW_MAX consecutive

@@ -149,6 +149,17 @@ static inline void weft__wake(weft__cord *c, weft__fiber *f, weft_value value,
     weft__make_runnable(c, f, value, where);
 }
 
+/*
+ * Wake a fiber that has left its wait because of a cancellation, an interrupt, a raised error or a
+ * deadlock. value is the error.
+ */
+static inline void weft__wake_aborted(weft__cord *c, weft__fiber *f, weft_value value,
+                                      weft__queue_end where)
+{
+    f->was_interrupted = true;
+    weft__wake(c, f, value, where);
+}
+
 /* Mark the current fiber as waiting. The caller must switch away next. */
 static inline void weft__wait_begin(weft__cord *c, const weft__wait_kind *kind, void *object)
 {

@@ -161,10 +161,10 @@ int weft_interrupt(weft_fiber fiber, int code)
     if (rc < 0)
         return rc;
     const weft__wait_kind *kind = f->waits_in;
-    if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new)
+    if (kind == NULL || kind->leave == NULL || kind->ignores_interrupts || kind == &weft__waits_new)
         return -EBUSY;
     if (kind->leave(f)) {
-        weft__wake(c, f, code, WEFT__TAIL);
+        weft__wake_aborted(c, f, code, WEFT__TAIL);
     } else {
         f->is_interrupted = true;
         f->live->interrupt_code = code;

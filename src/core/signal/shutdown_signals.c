@@ -38,6 +38,7 @@ static struct {
     atomic_uint signals;      /* number of received signals */
     atomic_int first;         /* the first signal; 0: none, or not stored yet */
     _Atomic int64_t first_ns; /* when the first signal arrived */
+    bool has_reported;        /* a fiber or a cord was reported; used only by exit_now */
 } shutdown_state;
 
 /*
@@ -57,16 +58,23 @@ static bool must_report_fiber(const weft__fiber *f)
     return (is_alive || is_ending) && !f->is_daemon;
 }
 
+static void add_not_ended(weft__text *t)
+{
+    weft__text_add(t, " has not ended ");
+    weft__text_add_number(t, (uint64_t)(shutdown_state.grace_s * 1000));
+    weft__text_add(t, " ms after the signal");
+}
+
 static void report_fiber(const weft__fiber *f)
 {
     weft__text t = {.count = 0};
+    shutdown_state.has_reported = true;
     weft__text_add(&t, "weft: fiber #");
     weft__text_add_number(&t, f->id);
     weft__text_add(&t, " '");
     weft__text_add(&t, f->name);
-    weft__text_add(&t, "' has not ended ");
-    weft__text_add_number(&t, (uint64_t)(shutdown_state.grace_s * 1000));
-    weft__text_add(&t, " ms after the signal");
+    weft__text_add(&t, "'");
+    add_not_ended(&t);
     if (f->waits_in != NULL) {
         weft__text_add(&t, "; it waits for ");
         weft__text_add(&t, f->waits_in->name);
@@ -80,11 +88,25 @@ static void report_fiber(const weft__fiber *f)
 static void report_cord(weft_cord id, const char *name)
 {
     weft__text t = {.count = 0};
+    shutdown_state.has_reported = true;
     weft__text_add(&t, "weft: thread #");
     weft__text_add_number(&t, id);
     weft__text_add(&t, " '");
     weft__text_add(&t, name);
     weft__text_add(&t, "' has not ended\n");
+    weft__text_write(&t, STDERR_FILENO);
+}
+
+/*
+ * Report the process. No fiber and no cord remains, so an exit handler or a destructor of the
+ * program does not return.
+ */
+static void report_process(void)
+{
+    weft__text t = {.count = 0};
+    weft__text_add(&t, "weft: the process");
+    add_not_ended(&t);
+    weft__text_add(&t, "\n");
     weft__text_write(&t, STDERR_FILENO);
 }
 
@@ -96,6 +118,8 @@ static void exit_now(void)
         if (must_report_fiber(weft__record_at(c, slot)))
             report_fiber(weft__record_at(c, slot));
     weft__cord_handles_each_running(NULL, report_cord);
+    if (!shutdown_state.has_reported)
+        report_process();
     _exit(1);
 }
 

@@ -15,7 +15,7 @@
 
 static const weft__wait_kind waits_to_write = {"its turn to write to a stream",
                                                .leave = weft__waitq_abort_wait};
-static const weft__wait_kind waits_for_users = {"the users of a stream",
+static const weft__wait_kind waits_for_users = {"the users of a stream", .ignores_interrupts = true,
                                                 .leave = weft__waitq_abort_wait};
 
 /*
@@ -34,8 +34,7 @@ static bool reader_is_in_parent(const weft__stream *s)
     return !weft__record_exists(c, s->reader) || is_in_parent(weft__record_at(c, s->reader));
 }
 
-/* Return whether a fiber of this process reads or writes. */
-static bool has_users(const weft__stream *s)
+bool weft__stream_has_users(const weft__stream *s)
 {
     return (s->is_reading && !reader_is_in_parent(s)) ||
            (s->writer != NULL && !is_in_parent(s->writer));
@@ -70,7 +69,7 @@ int weft__stream_enter_read(weft__stream *s)
 /* Wake the closing fiber, if no fiber reads or writes. */
 COLD static void wake_closer(weft__stream *s)
 {
-    if (!has_users(s) && !weft__waitq_is_empty(&s->waiters))
+    if (!weft__stream_has_users(s) && !weft__waitq_is_empty(&s->waiters))
         weft__waitq_wake(weft__cord_self, s->waiters.first, 0);
 }
 
@@ -145,11 +144,11 @@ void weft__stream_evict_waiters(weft__stream *s)
 
 void weft__stream_wait_for_users(weft__stream *s)
 {
-    if (!has_users(s))
+    if (!weft__stream_has_users(s))
         return;
     weft__cord *c = weft__cord_self;
     WEFT_SHIELD(INFINITY) {
-        while (has_users(s)) {
+        while (weft__stream_has_users(s)) {
             if (c->current->pending)
                 (void)weft__call_refuse(c);
             else

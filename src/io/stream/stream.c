@@ -2,6 +2,7 @@
 #include "io/stream/stream.h"
 
 #include "core/cord/cord.h"
+#include "core/lifetime/cancel.h"
 #include "core/lifetime/scope.h"
 
 #include <weft/error.h>
@@ -124,14 +125,37 @@ static void stream_reset(weft__stream *s)
     *s = (weft__stream){0};
 }
 
-/* Flush a stream that is being closed. Returns the deferred error, or the result of the flush. */
-static int flush_last(weft__cord *c, weft__stream *s)
+/*
+ * Flush a stream that is being closed. Store the deferred error, or the result of the flush, in
+ * *result. Returns false if the flush of the transport would switch where switching is forbidden.
+ * The call then does not store a result.
+ */
+static bool flush_last(weft__cord *c, weft__stream *s, int *result)
 {
     s->writer = c->current;
-    int deferred_error = weft__stream_take_deferred(s);
     int rc = weft__stream_drain(s);
     s->writer = NULL;
-    return deferred_error < 0 ? deferred_error : rc;
+    if (rc == -EPERM && c->current->live->no_switch > 0)
+        return false;
+    int deferred_error = weft__stream_take_deferred(s);
+    *result = deferred_error < 0 ? deferred_error : rc;
+    return true;
+}
+
+/*
+ * Close the transport of a stream without waiting fibers, wait for its users, and free the stream.
+ * Returns the result of closing the transport.
+ */
+static int stream_shut(weft__stream *s)
+{
+    s->is_shut = true;
+    uint64_t cancels_before = weft__scope_cancels_so_far();
+    int rc = s->type->close(s->ctx);
+    if (rc >= 0)
+        weft__scope_cancels_forget(cancels_before);
+    weft__stream_wait_for_users(s);
+    stream_reset(s);
+    return rc;
 }
 
 int weft_stream_close(weft_stream *stream)
@@ -144,16 +168,17 @@ int weft_stream_close(weft_stream *stream)
         return weft__no_cord();
     if (weft__stream_is_used_by(s, c->current))
         return weft_fail(-EDEADLK, "weft_stream_close: a function of the transport is the caller");
+    bool would_switch = weft__stream_has_users(s) || weft__buffer_held(&s->out) > 0;
+    if (would_switch && c->current->live->no_switch > 0)
+        return (int)weft__call_refuse(c);
     s->is_closing = true;
     weft__stream_evict_waiters(s);
-    int write_rc = s->writer != NULL ? -EBADF : flush_last(c, s);
-    s->is_shut = true;
-    uint64_t cancels_before = weft__scope_cancels_so_far();
-    int rc = s->type->close(s->ctx);
-    if (rc >= 0)
-        weft__scope_cancels_forget(cancels_before);
-    weft__stream_wait_for_users(s);
-    stream_reset(s);
+    int write_rc = -EBADF;
+    if (s->writer == NULL && !flush_last(c, s, &write_rc)) {
+        s->is_closing = false;
+        return -EPERM;
+    }
+    int rc = stream_shut(s);
     return write_rc < 0 ? write_rc : rc;
 }
 

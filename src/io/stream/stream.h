@@ -149,6 +149,9 @@ void weft__stream_fail_waiters(weft__stream *s, int error);
  */
 void weft__stream_evict_waiters(weft__stream *s);
 
+/* Return whether a fiber of this process reads or writes. */
+bool weft__stream_has_users(const weft__stream *s);
+
 /* Return whether a fiber is in a call that reads or writes. */
 bool weft__stream_is_used_by(const weft__stream *s, const struct weft__fiber *f);
 

@@ -69,7 +69,7 @@ TEST(the_fallback_from_a_named_io_uring_prints_one_line_on_stderr)
 {
     share_verdict();
     assert_exited(run_apart(run_by_name), 0,
-                  "weft: WEFT_BACKEND=io_uring cannot be opened: Operation not permitted; "
+                  "weft: the backend io_uring cannot be opened: Operation not permitted; "
                   "using epoll\n");
     ck_assert_str_eq(own_verdict->backend, "epoll");
     ck_assert_ptr_nonnull(strstr(own_verdict->text, "io_uring"));

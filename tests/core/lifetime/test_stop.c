@@ -376,10 +376,33 @@ TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
             weft_snooze();
         weft_snooze();
         weft_stop(f, 7);
-        weft_interrupt(f, -EINTR); /* -EBUSY, or the fiber waits again */
+        ck_assert_int_eq(weft_interrupt(f, -EINTR), -EBUSY);
         ck_assert_int_eq(weft_await(f), 7);
         ck_assert_int_eq(c.rc, 0);
     }
+}
+
+FIBER(terminate_in_time, weft_terminate(*(weft_fiber *)arg, 100))
+
+static weft_value sleep_shielded(void *arg)
+{
+    weft_sleep(INFINITY);
+    WEFT_SHIELD(INFINITY)
+        return weft_suspend();
+    return 0;
+}
+
+TEST(a_fiber_in_terminate_cannot_be_interrupted)
+{
+    weft_fiber slow = spin_waiting(sleep_shielded, NULL);
+    weft_fiber f = spin_waiting(terminate_in_time, &slow);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(weft_interrupt(f, -EINTR), -EBUSY);
+        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    }
+    ck_assert_int_eq(weft_schedule(slow, 0), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_state_of(slow), WEFT_DEAD);
 }
 
 TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)

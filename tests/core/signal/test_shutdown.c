@@ -688,6 +688,25 @@ TEST_SIGNALLED_PRINTS(the_grace_time_continues_while_the_process_ends, SIGINT, 1
     return 0;
 }
 
+/* All exit handlers have run when a destructor runs, also the exit handler of weft. */
+static volatile bool must_hang_at_exit;
+
+__attribute__((destructor)) static void hang_at_exit(void)
+{
+    while (must_hang_at_exit)
+        pause();
+}
+
+TEST_SIGNALLED(a_process_without_fibers_that_does_not_end_is_reported, SIGTERM, 1,
+               "weft: the process has not ended 50 ms after the signal\n")
+{
+    weft_shutdown_on_signals(0.05);
+    print_stderr("!");
+    wait_forever();
+    must_hang_at_exit = true;
+    return 0;
+}
+
 static weft_value print_and_wake_main(void *arg)
 {
     print_stderr(arg);

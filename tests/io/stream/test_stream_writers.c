@@ -185,6 +185,20 @@ static weft_value read_one_byte(void *arg)
     return weft_stream_read(arg, &byte, 1);
 }
 
+FIBER(close_stream, weft_stream_close(arg))
+
+TEST(a_close_that_waits_for_the_users_of_a_stream_cannot_be_interrupted)
+{
+    static const weft_stream_type type = {stuck_read, stuck_writev, close_nothing, NULL, NULL};
+    weft_stream s;
+    ck_assert_int_eq(weft_stream_open_with(&s, &type, "read"), 0);
+    weft_fiber reader = spin_waiting(read_one_byte, &s), closer = spin_waiting(close_stream, &s);
+    ck_assert_int_eq(weft_interrupt(closer, -EINTR), -EBUSY);
+    ck_assert_int_eq(weft_schedule(reader, 0), 0);
+    ck_assert_int_eq(weft_await(reader), 0);
+    ck_assert_int_eq(weft_await(closer), 0);
+}
+
 /* Use a stream from which a fiber of the parent reads, and a stream to which fibers write. */
 static void use_streams_in_child(weft_stream *in, weft_stream *out)
 {

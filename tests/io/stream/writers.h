@@ -359,4 +359,50 @@ WRITERS_TEST(a_stream_can_be_closed_before_its_next_writer_runs)
     ck_assert_int_eq(weft_await(reader), 0);
 }
 
+/* Sections in which switching is forbidden. */
+
+/* Close the near stream where the close would switch. Assert that nothing is closed. */
+static void expect_close_refused(writers_link *l)
+{
+    weft_no_switch_begin();
+    int rc = weft_stream_close(&l->near);
+    weft_no_switch_end();
+    ck_assert_int_eq(rc, -EPERM);
+}
+
+static weft_value read_near_byte(void *arg)
+{
+    char byte;
+    return weft_stream_read(arg, &byte, 1);
+}
+
+WRITERS_TEST(a_close_that_would_switch_where_switching_is_forbidden_closes_nothing)
+{
+    weft_fiber a = spin_waiting(write_unit, &l->near), b = spin_waiting(print_b, &l->near);
+    expect_close_refused(l); /* would wait for the writer */
+    expect_unit(&l->far);
+    ck_assert_int_eq(weft_await(a), UNIT_BYTES);
+    ck_assert_int_eq(weft_await(b), 3);
+    expect_close_refused(l); /* would flush */
+    ck_assert_int_eq(put_c(&l->near), 3);
+    ck_assert_int_eq(weft_stream_flush(&l->near), 0);
+    expect_line(&l->far, "Bb\n");
+    expect_line(&l->far, "Cc\n");
+    weft_fiber reader = spin_waiting(read_near_byte, &l->near);
+    expect_close_refused(l); /* would wait for the reader */
+    ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
+    ck_assert_int_eq(weft_stream_close(&l->near), 0);
+    ck_assert_int_eq(weft_await(reader), -EBADF);
+}
+
+WRITERS_TEST(a_stream_without_users_and_output_is_closed_where_switching_is_forbidden)
+{
+    weft_no_switch_begin();
+    int rc = weft_stream_close(&l->near);
+    weft_no_switch_end();
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(weft_stream_close(&l->near), -EBADF); /* already closed */
+    ck_assert_int_le(read_near_byte(&l->far), 0);
+}
+
 #endif
