@@ -40,6 +40,8 @@ TEST(fibers_and_threads_run_a_function_once)
     ck_assert_int_eq(overlaps, 0);
 }
 
+/* TSan replaces pthread_once, without support for fork. */
+#ifndef __SANITIZE_THREAD__
 static void never_return(void)
 {
     weft_suspend();
@@ -50,8 +52,6 @@ static weft_value run_forever(void *arg)
     return pthread_once(&once, never_return);
 }
 
-/* TSan replaces pthread_once, without support for fork. */
-#ifndef __SANITIZE_THREAD__
 TEST(a_child_of_weft_fork_repeats_a_function_that_ran_in_the_parent)
 {
     weft_fiber f = spin_waiting(run_forever, NULL);
@@ -207,6 +207,8 @@ TEST(a_c11_condition_wakes_fibers)
     mtx_unlock(&mutex);
 }
 
+/* TSan does not know thrd_create. */
+#ifndef __SANITIZE_THREAD__
 static int return_seven(void *arg)
 {
     while (runs == 0)
@@ -232,6 +234,8 @@ TEST(a_c11_join_and_a_sleep_let_other_fibers_run)
     ck_assert_int_eq(result, 7);
     await_all();
 }
+
+#endif
 
 static weft_value sleep_under_a_deadline(void *arg)
 {

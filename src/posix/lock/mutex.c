@@ -178,9 +178,7 @@ static int unlock_and_poke(pthread_mutex_t *mutex)
 
 static int unlock_by_fiber(pthread_mutex_t *mutex)
 {
-    if (!is_held_here(mutex))
-        return REAL(pthread_mutex_unlock)(mutex); /* EPERM */
-    if (is_held_by_other_fiber(mutex))
+    if (!is_held_here(mutex) || is_held_by_other_fiber(mutex))
         return EPERM;
     bool is_recursive = (kind_of(mutex) & KIND_TYPE) == PTHREAD_MUTEX_RECURSIVE_NP;
     if (is_recursive && mutex->__data.__count > 1)
