@@ -49,8 +49,7 @@ static int run_without_opcodes(void)
 
 static void assert_passes_without(uint64_t opcodes)
 {
-    char what[32];
-    snprintf(what, sizeof what, "without %#" PRIx64, opcodes);
+    const char *what = format("without %#" PRIx64, opcodes);
     weft__uring_disabled_opcodes = opcodes;
     assert_scenarios_pass(run_without_opcodes, what,
                           opcodes & required_opcodes ? "epoll" : "io_uring");
@@ -78,15 +77,6 @@ TEST(the_backend_works_with_only_the_required_opcodes)
 #define BLOCK_BYTES 4096
 #define BLOCKS 50
 
-static int open_scratch_file(void)
-{
-    char path[] = "/tmp/weft-uring-XXXXXX";
-    int fd = weft_mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    unlink(path);
-    return fd;
-}
-
 /* Write with pwrite, pwritev, write and writev. Return the number of calls. */
 static unsigned write_blocks(int fd)
 {
@@ -109,7 +99,7 @@ TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
     int fd[2];
     ring_limits.has_no_nosignal = true;
     require_io_uring();
-    int file = open_scratch_file();
+    int file = open_unnamed_file();
     unsigned before = ring_seen.writes;
     ck_assert_uint_eq(write_blocks(file), 4 * BLOCKS);
     ck_assert_uint_eq(ring_seen.writes - before, 4 * BLOCKS);
@@ -140,12 +130,6 @@ static void spin_waits(weft_fiber *f, size_t n, int fd)
         ck_assert_uint_ne(f[i] = weft_spin(wait_for_input, as_arg(fd)), 0);
 }
 
-static void await_each(const weft_fiber *f, size_t n, weft_value expected)
-{
-    for (size_t i = 0; i < n; i++)
-        ck_assert_int_eq(weft_await(f[i]), expected);
-}
-
 /* One tick cancels half of the operations and starts as many. */
 TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
 {
@@ -162,48 +146,19 @@ TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
     fill_submission_queue();
     for (int i = 0; i < WAITS; i++)
         ck_assert_int_eq(weft_cancel(f[i]), 0);
-    await_each(f, WAITS, -ECANCELED);
+    await_each_as(f, WAITS, -ECANCELED);
     let_run();
     ck_assert_uint_eq(ops_pending(), WAITS);
     ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
-    await_each(later, WAITS, POLLIN);
+    await_each_as(later, WAITS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
 }
-
-/*
- * Each reader has its own socket, so that all operations are in the kernel. None may consume a
- * byte.
- */
-#define READERS 300
 
 static weft_value recv_value(void *arg)
 {
     char byte;
     ssize_t n = weft_recv((int)(intptr_t)arg, &byte, 1, 0);
     return n == 1 ? byte : n;
-}
-
-TEST(reads_that_are_cancelled_at_once_consume_no_data)
-{
-    static int fd[READERS][2];
-    static weft_fiber f[READERS];
-    require_io_uring();
-    for (int i = 0; i < READERS; i++) {
-        ck_assert_int_eq(weft_socketpair(fd[i]), 0);
-        f[i] = weft_spin(recv_value, as_arg(fd[i][0]));
-    }
-    let_run();
-    for (int i = 0; i < READERS; i++)
-        ck_assert_int_eq(weft_cancel(f[i]), 0);
-    await_each(f, READERS, -ECANCELED);
-    for (int i = 0; i < READERS; i++) {
-        f[i] = weft_spin(recv_value, as_arg(fd[i][0]));
-        ck_assert_int_eq(write(fd[i][1], "r", 1), 1);
-    }
-    await_each(f, READERS, 'r');
-    for (int i = 0; i < READERS; i++)
-        close_required(fd[i]);
-    ck_assert_uint_eq(ops_pending(), 0);
 }
 
 /* An operation in the kernel, or in the backlog, from which it is removed. */
@@ -238,7 +193,7 @@ TEST(closing_with_a_full_queue_wakes_all_waiters)
     weft_snooze();
     ck_assert(!weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_close(fd[0]), 0);
-    await_each(f, 2, -EBADF);
+    await_each_as(f, 2, -EBADF);
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
@@ -297,7 +252,7 @@ static void open_parts(file_read *r, size_t bytes)
     for (size_t i = 0; i < sizeof r->data; i++)
         r->data[i] = part_byte(i);
     r->bytes = bytes;
-    r->fd = open_scratch_file();
+    r->fd = open_unnamed_file();
     ck_assert_int_eq(weft_write(r->fd, r->data, sizeof r->data), sizeof r->data);
     ck_assert_int_eq(lseek(r->fd, 0, SEEK_SET), 0);
     r->duplicate = dup(r->fd);
@@ -404,7 +359,7 @@ TEST_LOOP(more_completions_at_once_than_the_queue_holds_are_not_lost, 2)
     let_run();
     ck_assert_uint_eq(ops_pending(), COMPLETIONS);
     ck_assert_int_eq(write(fd[1], "x", 1), 1);
-    await_each(f, COMPLETIONS, POLLIN);
+    await_each_as(f, COMPLETIONS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
     ck_assert(_i == 0 || ring_seen.has_overflowed);
 }
