@@ -3,12 +3,6 @@
 
 #include <signal.h>
 
-static void adopt_and_start(void)
-{
-    adopt_program();
-    ck_assert_uint_ne(weft_self(), 0);
-}
-
 FIXTURE(adopt_and_start, NULL)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
