@@ -58,6 +58,7 @@ typedef struct weft_adopt_options {
  * Hook the calls of a loaded module and of the libraries that it needs.
  *
  * name is the file name of a shared library, for example "libpq.so.5", or "" for the program itself.
+ * "libpq.so" means any version of the library.
  * The libraries that the module needs are adopted too, except libc, the dynamic loader, memory
  * allocators, sanitizers, weft and the libraries that only weft needs. A module that is already
  * adopted is adopted again with the new options. Call weft_adopt again after dlopen has loaded more

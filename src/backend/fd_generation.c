@@ -31,3 +31,11 @@ int weft__fd_reserve(int fd)
         free(counters); /* another thread has added the chunk */
     return 0;
 }
+
+unsigned weft__fd_numbers(void)
+{
+    unsigned chunk = WEFT__FD_CHUNKS - 1; /* the chunk for negative numbers */
+    while (chunk > 0 && atomic_load(&weft__fd_chunks[chunk - 1]) == NULL)
+        chunk--;
+    return chunk > 0 ? WEFT__FD_CHUNK_FIRST << (chunk - 1) : 0;
+}

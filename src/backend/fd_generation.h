@@ -61,12 +61,15 @@ static inline uint32_t weft__fd_generation(int fd)
  * Advance the generation of a number. Call this function before closing the descriptor, and after a
  * new file has received the number. Any thread may call this function.
  */
-void weft__fd_advance(int fd);
+FOR_POSIX void weft__fd_advance(int fd);
 
 /*
  * Create the counter of a number. fd must be open. Call this function before caching state about
  * fd. Returns 0, or -ENOMEM if memory is exhausted.
  */
 int weft__fd_reserve(int fd);
+
+/* Return a number that is higher than all numbers that have a counter. */
+FOR_POSIX unsigned weft__fd_numbers(void);
 
 #endif

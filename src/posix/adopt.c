@@ -8,6 +8,7 @@
 
 #include "posix/elf.h"
 #include "posix/hook.h"
+#include "posix/lock/waiters.h"
 #include "posix/wait.h"
 
 #include <weft/error.h>
@@ -369,7 +370,7 @@ int weft_disown(const char *name)
 {
     if (name == NULL)
         return weft_fail(-EINVAL, "weft_disown: name is NULL");
-    if (weft__hook_waits_now() > 0)
+    if (weft__hook_waits_now() + weft__waiters_now() > 0)
         return weft_fail(-EBUSY, "weft_disown: a fiber waits in a hooked call");
     adopt_lock();
     int rc = weft__elf_each_module(disown_if_called, (void *)(uintptr_t)name);

@@ -50,7 +50,8 @@ typedef struct weft__hook_thread {
     _Atomic(unsigned) signals, interrupting_signals;
 } weft__hook_thread;
 
-extern __thread weft__hook_thread weft__hook_thread_self;
+extern __thread weft__hook_thread weft__hook_thread_self
+    __attribute__((tls_model("initial-exec")));
 
 /* True if WEFT_POSIX=0 has switched all hooks off. Set before the program starts. */
 extern bool weft__hooks_are_off;

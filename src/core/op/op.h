@@ -40,7 +40,7 @@ static inline void weft__unhold_op(weft__cord *c, const weft__fiber *f)
 }
 
 /* Return a number that changes when weft closes fd, and that differs in a forked child. */
-uint32_t weft__fd_generation_here(int fd);
+FOR_POSIX uint32_t weft__fd_generation_here(int fd);
 
 /*
  * Discard all cached state of a descriptor number. Call this function after a system call outside

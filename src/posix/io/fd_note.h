@@ -1,0 +1,79 @@
+/*
+ * Notes: what hooks know about descriptor numbers, in one table for the whole process. A note is one
+ * word, so threads need no lock. A note belongs to a generation of its number
+ * (backend/fd_generation.h), and is empty after the number was closed. If code without hooks has
+ * closed the number, the note is wrong. Then a call may make more system calls, or block the thread,
+ * but has the right result.
+ *
+ * O_NONBLOCK is never noted, because other processes can change it.
+ */
+#ifndef WEFT_POSIX_IO_FD_NOTE_H
+#define WEFT_POSIX_IO_FD_NOTE_H
+
+#include "core/op/op.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The kind of a file: the way to read and write it without blocking. */
+typedef enum weft__fd_kind_note {
+    WEFT__FD_UNKNOWN,
+    WEFT__FD_SOCKET,    /* MSG_DONTWAIT */
+    WEFT__FD_SEQPACKET, /* a socket whose writes end a record: MSG_DONTWAIT, and MSG_EOR in writes */
+    WEFT__FD_NOWAIT,    /* RWF_NOWAIT, for example a pipe */
+    WEFT__FD_DISK,      /* a regular file or block device: RWF_NOWAIT in reads */
+    WEFT__FD_POLLED,    /* poll(2) with timeout 0 before the call, for example a terminal */
+} weft__fd_kind_note;
+
+/* The bits of a note. */
+enum {
+    WEFT__NOTE_KIND = 7,           /* a weft__fd_kind_note */
+    WEFT__NOTE_RECV_KNOWN = 1 << 3, /* WEFT__NOTE_RECV_LIMIT is valid */
+    WEFT__NOTE_RECV_LIMIT = 1 << 4, /* SO_RCVTIMEO is set */
+    WEFT__NOTE_SEND_KNOWN = 1 << 5, /* WEFT__NOTE_SEND_LIMIT is valid */
+    WEFT__NOTE_SEND_LIMIT = 1 << 6, /* SO_SNDTIMEO is set */
+    WEFT__NOTE_LIMITS = 15 << 3,
+    WEFT__NOTE_WAITED = 1 << 7, /* the last read waited */
+    WEFT__NOTE_WAITS = 7 << 8,  /* the number of such reads, modulo 8 */
+    WEFT__NOTE_WAITS_ONE = 1 << 8,
+};
+
+/* Return the bits of the note of a number. Returns 0 if there is no note. */
+uint32_t weft__fd_note(int fd);
+
+/* Clear some bits of a note, and set others. */
+void weft__fd_note_change(int fd, uint32_t clear, uint32_t set);
+
+/* Return the kind of a file. The first call for a file makes system calls. */
+weft__fd_kind_note weft__fd_kind_of(int fd);
+
+/* Replace the noted kind of a file. */
+static inline void weft__fd_kind_set(int fd, weft__fd_kind_note kind)
+{
+    weft__fd_note_change(fd, WEFT__NOTE_KIND, kind);
+}
+
+/*
+ * Return whether a read of the descriptor will probably wait. If so, the hook does not try the real
+ * call first. Every 8th such read tries the real call nevertheless, to find out whether data has
+ * become available earlier.
+ */
+static inline bool weft__fd_note_expects_wait(uint32_t note)
+{
+    return note & WEFT__NOTE_WAITED && (note & WEFT__NOTE_WAITS) != 0;
+}
+
+/* Note that a read did not wait. */
+static inline void weft__fd_note_ready(int fd, uint32_t note)
+{
+    if (note & WEFT__NOTE_WAITED)
+        weft__fd_note_change(fd, WEFT__NOTE_WAITED, 0);
+}
+
+/*
+ * Note that a read waited. If the read has filled its buffer, more data is probably available, and
+ * the next read does not wait.
+ */
+void weft__fd_note_waited(int fd, bool is_full);
+
+#endif
