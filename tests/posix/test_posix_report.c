@@ -35,7 +35,7 @@ TEST(the_report_names_modules_and_calls_that_hooks_do_not_reach)
     if (getenv("NEVER_SET") != NULL)
         use_calls();
     if (!is_preloaded()) {
-        ck_assert_str_eq(report_text(), "no module is adopted\n");
+        ck_assert_ptr_nonnull(strstr(report_text(), "no module is adopted\n"));
         ck_assert_int_gt(weft_adopt("", NULL), 0);
     }
     const char *text = report_text();

@@ -128,6 +128,7 @@ TEST(siginterrupt_changes_the_effect_of_a_handler)
 #define IDLE_ROUNDS 200
 
 static atomic_bool is_idle;
+static atomic_int idle_round;
 static pthread_t main_thread;
 
 static void note_idle(void *arg)
@@ -135,11 +136,11 @@ static void note_idle(void *arg)
     atomic_store(&is_idle, true);
 }
 
-/* Send one signal each time the thread is about to wait. */
+/* Send one signal in each round, when the thread is about to wait. */
 static void *signal_idle_thread(void *arg)
 {
-    for (int i = 0; i < IDLE_ROUNDS; i++) {
-        while (!atomic_exchange(&is_idle, false))
+    for (int i = 1; i <= IDLE_ROUNDS; i++) {
+        while (atomic_load(&idle_round) != i || !atomic_load(&is_idle))
             sched_yield();
         pthread_kill(main_thread, SIGUSR1);
     }
@@ -153,10 +154,10 @@ TEST(a_signal_of_another_thread_is_not_lost_while_the_thread_goes_to_sleep)
     weft_on_idle(note_idle, NULL);
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, signal_idle_thread, NULL), 0);
-    int interrupts = 0;
-    while (interrupts < IDLE_ROUNDS) {
+    for (int i = 1; i <= IDLE_ROUNDS; i++) {
+        atomic_store(&is_idle, false);
+        atomic_store(&idle_round, i);
         ck_assert_int_eq(sleep_long(NULL), -EINTR);
-        interrupts++;
     }
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(handled, IDLE_ROUNDS);
