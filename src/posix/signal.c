@@ -3,8 +3,8 @@
  *
  * The kernel calls a handler of this file, which calls the handler of the program. Hooks are off in
  * the handler of the program, because a handler must not switch. Afterwards, waits of hooks in this
- * thread end with EINTR, as system calls do. A handler cannot switch to these fibers. So the handler
- * posts a message to its own thread.
+ * thread end with EINTR, as system calls do. A handler cannot switch to these fibers. So the
+ * handler posts a message to its own thread.
  *
  * The order of events makes the message safe: the cord sets is_asleep before it checks its inbox,
  * and the handler pushes the message before it reads is_asleep. A signal between the check and the
@@ -111,7 +111,7 @@ static void on_plain_signal(int signal)
     handler_frame frame;
     handler_begin(&frame, signal, (uintptr_t)__builtin_frame_address(0));
     if (frame.wait == NULL || setjmp(frame.back) == 0)
-        atomic_load(&plain_handlers[signal])(signal);
+        atomic_load (&plain_handlers[signal])(signal);
     handler_end(&frame);
 }
 
@@ -120,7 +120,7 @@ static void on_info_signal(int signal, siginfo_t *info, void *context)
     handler_frame frame;
     handler_begin(&frame, signal, (uintptr_t)__builtin_frame_address(0));
     if (frame.wait == NULL || setjmp(frame.back) == 0)
-        atomic_load(&info_handlers[signal])(signal, info, context);
+        atomic_load (&info_handlers[signal])(signal, info, context);
     handler_end(&frame);
 }
 
@@ -152,8 +152,8 @@ static void handlers_store(int signal, handler_pair pair)
 }
 
 /*
- * Return whether the value is a function of the program. A module that is not adopted may have saved
- * a function of this file, which needs no wrapper.
+ * Return whether the value is a function of the program. A module that is not adopted may have
+ * saved a function of this file, which needs no wrapper.
  */
 static bool is_program_handler(plain_handler *handler)
 {
@@ -251,9 +251,9 @@ HOOK_DEFINE(plain_handler *, __sysv_signal, (int signal, plain_handler *handler)
  */
 
 /*
- * Leave the handlers that a jump leaves. Return the outermost of them, or NULL. If the buffer of the
- * jump is in a frame of the handler, the jump does not leave the handler. A jump to a static buffer
- * leaves all handlers.
+ * Leave the handlers that a jump leaves. Return the outermost of them, or NULL. If the buffer of
+ * the jump is in a frame of the handler, the jump does not leave the handler. A jump to a static
+ * buffer leaves all handlers.
  */
 static handler_frame *handlers_leave(const void *buffer)
 {

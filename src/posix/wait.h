@@ -20,8 +20,8 @@
 
 /* What ends a wait before its event. */
 typedef enum weft__hook_restart {
-    WEFT__HOOK_RESTARTS,       /* a handler with SA_RESTART does not end the wait: read, recv */
-    WEFT__HOOK_NEVER_RESTARTS, /* every handler ends the wait: poll, nanosleep */
+    WEFT__HOOK_RESTARTS,        /* a handler with SA_RESTART does not end the wait: read, recv */
+    WEFT__HOOK_NEVER_RESTARTS,  /* every handler ends the wait: poll, nanosleep */
     WEFT__HOOK_IGNORES_SIGNALS, /* no handler ends the wait: system, getaddrinfo */
 } weft__hook_restart;
 
