@@ -28,7 +28,9 @@ int weft__wake_fd_open_low(weft__wake_fd *w, int flags);
  */
 int weft__fd_move_up(int fd);
 
-/* Open a new eventfd, to replace a lost eventfd. On failure, keep the number. Returns 0 or -errno. */
+/*
+ * Open a new eventfd, to replace a lost eventfd. On failure, keep the number. Returns 0 or -errno.
+ */
 int weft__wake_fd_renew(weft__wake_fd *w, int flags);
 
 /*

@@ -104,8 +104,8 @@ TEST(a_cancelled_getaddrinfo_fails_with_EAI_SYSTEM_and_ECANCELED)
 
 static struct sockaddr_in loopback(void)
 {
-    return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(80),
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(80), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 TEST(getnameinfo_lets_other_fibers_run)
@@ -177,9 +177,9 @@ TEST(gethostbyname_r_reports_a_small_buffer)
     ck_assert_int_eq(gethostbyname_r("localhost", &host, buffer, sizeof buffer, &found, &error),
                      ERANGE);
     ck_assert_ptr_null(found);
-    ck_assert_int_eq(gethostbyname2_r("localhost", AF_INET, &host, buffer, sizeof buffer, &found,
-                                      &error),
-                     ERANGE);
+    ck_assert_int_eq(
+        gethostbyname2_r("localhost", AF_INET, &host, buffer, sizeof buffer, &found, &error),
+        ERANGE);
 }
 
 /* Keep the result of gethostbyname over the lookups of other fibers. */

@@ -111,9 +111,12 @@ static const struct wait_row {
     const char *name;
     void (*wait)(const child *c);
 } wait_rows[] = {
-    {"waitpid of one", wait_by_waitpid},   {"waitpid of any", wait_by_waitpid_any},
-    {"waitpid of a group", wait_by_waitpid_group}, {"wait", wait_by_wait},
-    {"wait3", wait_by_wait3},              {"wait4", wait_by_wait4},
+    {"waitpid of one", wait_by_waitpid},
+    {"waitpid of any", wait_by_waitpid_any},
+    {"waitpid of a group", wait_by_waitpid_group},
+    {"wait", wait_by_wait},
+    {"wait3", wait_by_wait3},
+    {"wait4", wait_by_wait4},
     {"waitid", wait_by_waitid},
 };
 
@@ -261,7 +264,10 @@ TEST(a_command_of_system_starts_with_the_signals_of_the_program)
     sigemptyset(&usr2);
     sigaddset(&usr2, SIGUSR2);
     ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, &usr2, NULL), 0);
-    /* Signal n is bit n - 1. SIGUSR2 (12) is blocked, SIGCHLD (17) is not, SIGINT (2) is not ignored. */
+    /*
+     * Signal n is bit n - 1. SIGUSR2 (12) is blocked, SIGCHLD (17) is not, SIGINT (2) is not
+     * ignored.
+     */
     ck_assert_int_eq(system("while read name bits; do case $name in "
                             "SigBlk:) test $((0x$bits & 0x10800)) = 2048 || exit 1 ;; "
                             "SigIgn:) test $((0x$bits & 2)) = 0 || exit 2 ;; "

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/time.h>
 
 FIXTURE(adopt_program, NULL)
 
@@ -234,6 +235,46 @@ TEST(hooks_are_on_after_a_jump_out_of_a_handler)
         ck_assert_int_eq(value, 5);
         ck_assert(sleep_waits_with_weft());
     }
+}
+
+TEST(a_handler_may_jump_out_of_a_wait)
+{
+    signal(SIGUSR1, leave_by_jump); /* with SA_RESTART, which does not keep the wait */
+    weft_snooze();
+    int end, fds = count_descriptors();
+    pid_t pid = start_waiting_child(&end);
+    main_thread = pthread_self();
+    weft_on_idle(note_idle, NULL);
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, signal_idle_thread, NULL), 0);
+    for (volatile int i = 1; i <= IDLE_ROUNDS; i++) {
+        atomic_store(&is_idle, false);
+        int value = sigsetjmp(jump_buffer, 1);
+        if (value == 0) {
+            atomic_store(&idle_round, i);
+            wait_for_child((void *)(intptr_t)pid);
+        }
+        ck_assert_int_eq(value, 5);
+    }
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    close(end);
+    ck_assert_int_eq(wait_for_child((void *)(intptr_t)pid), 7 << 8);
+    ck_assert_int_eq(count_descriptors(), fds);
+}
+
+static void exit_in_handler(int signal)
+{
+    exit(3);
+}
+
+TEST_PROGRAM(a_handler_may_end_the_process_during_a_wait, 3, "")
+{
+    adopt_program();
+    struct itimerval soon = {.it_value.tv_usec = 1000};
+    signal(SIGALRM, exit_in_handler);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    sleep_long(NULL);
+    return 0;
 }
 
 static void jump_inside(int signal)
