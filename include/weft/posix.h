@@ -20,7 +20,7 @@
  *
  * Locks (mutexes, rwlocks, conditions, semaphores, barriers, pthread_once, C11 and C++ forms) belong
  * to the fiber that locked them. Fibers of one thread exclude each other. Fibers and plain threads
- * can share a lock. Adopt all modules that signal a condition, or that use a barrier, on which fibers
+ * can share a lock. Adopt all modules that signal a condition, or use a barrier, on which fibers
  * wait.
  *
  * errno, h_errno, the locale of uselocale and the error queue of OpenSSL belong to each fiber. Other
@@ -108,7 +108,9 @@ WEFT_API int weft_disown(const char *name);
 WEFT_API int weft_posix_pass(bool is_off);
 
 /**
- * Return the fiber that holds a recursive or error-checking mutex of the calling thread.
+ * Return the fiber of the calling thread that holds a mutex.
+ *
+ * The fiber is known only for recursive and error-checking mutexes.
  *
  * Returns 0 if the mutex is free, if another thread holds it, or if its type is another.
  */
