@@ -6,7 +6,7 @@
 #include <sys/timerfd.h>
 #include <termios.h>
 
-FIXTURE(adopt_program, NULL)
+FIXTURE(adopt_in_cord, NULL)
 
 /* The argument of a fiber that reads, and its data. */
 typedef struct reading {

@@ -14,6 +14,16 @@ HOOK_DEFINE(int, connect, (int fd, const struct sockaddr *address, socklen_t byt
     return (int)weft__hook_result(weft__fd_wait_end(&w, rc, -EINPROGRESS));
 }
 
+/* Return whether accept waits. If the descriptor does not listen, the real call fails at once. */
+static bool accept_may_wait(int fd)
+{
+    int error = errno, is_listening = 0;
+    socklen_t bytes = sizeof is_listening;
+    int rc = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &bytes);
+    errno = error;
+    return rc == 0 && is_listening && weft__fd_may_wait(fd);
+}
+
 /*
  * Wait until a connection is there. Returns 0 or -errno.
  *
@@ -37,7 +47,7 @@ static intptr_t wait_for_connection(int fd)
 
 HOOK_DEFINE(int, accept4, (int fd, struct sockaddr *address, socklen_t *bytes, int flags))
 {
-    if (weft__hook_is_on() && weft__fd_ready(fd, POLLIN) == 0 && weft__fd_may_wait(fd)) {
+    if (weft__hook_is_on() && weft__fd_ready(fd, POLLIN) == 0 && accept_may_wait(fd)) {
         int error = errno;
         intptr_t rc = wait_for_connection(fd);
         if (rc < 0)
