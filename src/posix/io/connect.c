@@ -9,7 +9,7 @@ HOOK_DEFINE(int, connect, (int fd, const struct sockaddr *address, socklen_t byt
     if (!weft__hook_is_on() || !weft__fd_may_wait(fd))
         return REAL(connect)(fd, address, bytes);
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_send_limit_s(fd));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_send_limit_s(fd, weft__fd_note(fd)));
     int rc = weft_connect(fd, address, bytes);
     return (int)weft__hook_result(weft__fd_wait_end(&w, rc, -EINPROGRESS));
 }
@@ -38,7 +38,7 @@ static intptr_t wait_for_connection(int fd)
 {
     intptr_t rc = 0;
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(fd));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(fd, weft__fd_note(fd)));
     do
         rc = weft_wait_fd(fd, POLLIN);
     while (rc >= 0 && weft__fd_ready(fd, POLLIN) == 0);
