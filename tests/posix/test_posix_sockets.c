@@ -3,7 +3,7 @@
 
 #include "support/sockets.h"
 
-FIXTURE(adopt_program, NULL)
+FIXTURE(adopt_in_cord, NULL)
 
 /* A call that receives, in a fiber. */
 typedef struct incoming {

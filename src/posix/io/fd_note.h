@@ -33,9 +33,10 @@ enum {
     WEFT__NOTE_SEND_KNOWN = 1 << 5, /* WEFT__NOTE_SEND_LIMIT is valid */
     WEFT__NOTE_SEND_LIMIT = 1 << 6, /* SO_SNDTIMEO is set */
     WEFT__NOTE_LIMITS = 15 << 3,
-    WEFT__NOTE_WAITED = 1 << 7, /* the last read waited */
-    WEFT__NOTE_WAITS = 7 << 8,  /* the number of such reads, modulo 8 */
-    WEFT__NOTE_WAITS_ONE = 1 << 8,
+    WEFT__NOTE_WAITED = 1 << 7,      /* the last read waited */
+    WEFT__NOTE_FULL = 1 << 8,        /* the last read filled its buffer */
+    WEFT__NOTE_EXACT = 1 << 9,       /* full reads say nothing, because the caller knows sizes */
+    WEFT__NOTE_READS = 7 << 7,
 };
 
 /* Return the bits of the note of a number. Returns 0 if there is no note. */
@@ -54,26 +55,29 @@ static inline void weft__fd_kind_set(int fd, weft__fd_kind_note kind)
 }
 
 /*
- * Return whether a read of the descriptor will probably wait. If so, the hook does not try the real
- * call first. Every 8th such read tries the real call nevertheless, to find out whether data has
- * become available earlier.
+ * Prediction: will the next read wait? If so, the hook does not try the real call first, because weft
+ * makes the first attempt itself. A read that has waited is usually followed by one that waits. But
+ * if it has filled its buffer, more data is probably there. Some programs read exactly one message
+ * each time. For them, a full buffer says nothing (WEFT__NOTE_EXACT).
  */
-static inline bool weft__fd_note_expects_wait(uint32_t note)
-{
-    return note & WEFT__NOTE_WAITED && (note & WEFT__NOTE_WAITS) != 0;
-}
 
-/* Note that a read did not wait. */
+/* One of so many reads that probably wait tries the real call, to correct the prediction. */
+#define WEFT__READS_PER_TRY 16
+
+/* Return whether the next read will probably wait. */
+bool weft__fd_note_expects_wait(uint32_t note);
+
+/* Note that a read did not wait. note is the note before the read. */
 static inline void weft__fd_note_ready(int fd, uint32_t note)
 {
-    if (note & WEFT__NOTE_WAITED)
-        weft__fd_note_change(fd, WEFT__NOTE_WAITED, 0);
+    if (UNLIKELY(note & WEFT__NOTE_READS))
+        weft__fd_note_change(fd, WEFT__NOTE_READS, 0);
 }
 
 /*
- * Note that a read waited. If the read has filled its buffer, more data is probably available, and
- * the next read does not wait.
+ * Note that a read waited. note is the note before the read. was_tried means that the hook has tried
+ * the real call. is_full means that the read has filled its buffer.
  */
-void weft__fd_note_waited(int fd, bool is_full);
+void weft__fd_note_waited(int fd, uint32_t note, bool was_tried, bool is_full);
 
 #endif

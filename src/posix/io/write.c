@@ -5,7 +5,6 @@
  * There is no hook of pwrite. Only files on disk have offsets, and the kernel writes these to its
  * page cache.
  */
-#include "posix/io/fd_note.h"
 #include "posix/io/fd_wait.h"
 #include "posix/io/send.h"
 
