@@ -1,5 +1,5 @@
 /*
- * Run one workload, and print the number of requests, the wall time and the CPU time of this process.
+ * Run one workload. Print the number of requests, the wall time and the CPU time of this process.
  *
  * usage: stock WORKLOAD [SECONDS]
  */

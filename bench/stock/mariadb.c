@@ -7,7 +7,8 @@
 static void *open_mariadb(void)
 {
     MYSQL *c = mysql_init(NULL);
-    require(mysql_real_connect(c, NULL, "stock", NULL, NULL, 0, setting("STOCK_MARIADB"), 0) != NULL,
+    require(mysql_real_connect(c, NULL, "stock", NULL, NULL, 0, setting("STOCK_MARIADB"), 0) !=
+                NULL,
             mysql_error(c));
     return c;
 }

@@ -1,6 +1,5 @@
 /*
- * libcurl with a multi handle, without libweft-posix: one fiber runs 20 transfers and waits for all
- * their sockets with weft_poll.
+ * libcurl with a multi handle, without libweft-posix: one fiber waits for all sockets.
  * usage: curl_multi URL CA-FILE
  */
 #include <weft.h>
@@ -13,19 +12,16 @@
 
 #define TRANSFERS 20
 
-/* The sockets of the transfers. An unused entry has a negative descriptor, which poll ignores. */
+/* A transfer has at most two sockets. Poll ignores unused entries, whose descriptor is negative. */
 static struct pollfd sockets[2 * TRANSFERS];
 static size_t bytes; /* of all replies */
 
 static int note_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *entry)
 {
     (void)easy;
-    struct pollfd *at = entry;
-    for (size_t i = 0; at == NULL && i < 2 * TRANSFERS; i++)
-        if (sockets[i].fd < 0)
-            at = &sockets[i];
-    if (at == NULL)
-        return -1;
+    struct pollfd *at = entry != NULL ? entry : sockets;
+    while (entry == NULL && at->fd >= 0)
+        at++;
     int events = (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0);
     *at = (struct pollfd){.fd = what == CURL_POLL_REMOVE ? -1 : fd, .events = (short)events};
     if (what == CURL_POLL_REMOVE)
@@ -78,7 +74,6 @@ int main(int argc, char **argv)
         curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
         curl_multi_add_handle(multi, easy);
     }
-    int rc = run_transfers(multi);
-    printf("%zu bytes in %d transfers\n", bytes, TRANSFERS);
-    return rc < 0; /* a longer program also removes and frees the handles */
+    if (run_transfers(multi) == 0) /* a longer program also removes and frees the handles */
+        printf("%zu bytes in %d transfers\n", bytes, TRANSFERS);
 }

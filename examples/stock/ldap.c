@@ -1,7 +1,6 @@
 /*
  * OpenLDAP: four fibers search with one handle. libldap holds a mutex of the handle while it waits,
- * and weft hooks the mutex. The name of libldap differs between versions, so the program adopts
- * itself with all libraries that it needs.
+ * and weft hooks the mutex. The file name of libldap differs between versions.
  *
  * usage: ldap URL NAME
  */
@@ -48,7 +47,7 @@ static weft_value search(void *handle)
 int main(int argc, char **argv)
 {
     name = argc > 2 ? argv[2] : getenv("STOCK_LDAP_LATE");
-    if (weft_adopt("", NULL) < 0)
+    if (weft_adopt("libldap.so", NULL) < 0 && weft_adopt("libldap-2.5.so", NULL) < 0)
         return 1;
     LDAP *handle = open_handle(argc > 2 ? argv[1] : getenv("STOCK_LDAP"));
     if (handle == NULL)

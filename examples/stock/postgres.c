@@ -1,8 +1,4 @@
-/*
- * PostgreSQL with libpq: 100 fibers share 10 connections. PQexec blocks only the fiber that calls
- * it. If a query takes too long, the program cancels the query in the server.
- * usage: postgres [CONNECTION-STRING]
- */
+/* PostgreSQL with libpq: 100 fibers share 10 connections, and cancel slow queries. */
 #include <weft.h>
 #include <weft/posix.h>
 
@@ -50,29 +46,30 @@ static int query(weft_pool *pool, const char *text, double timeout_s)
     WEFT_CANCEL_AFTER(timeout_s, rc) {
         r = PQexec((PGconn *)c, text);
     }
-    bool is_good = PQresultStatus(r) == PGRES_TUPLES_OK;
-    int number = is_good ? atoi(PQgetvalue(r, 0, 0)) : rc < 0 ? rc : -EIO;
-    PQclear(r);
-    if (!is_good) /* the reply may still arrive, so do not use the connection again */
+    if (PQresultStatus(r) == PGRES_TUPLES_OK) {
+        rc = atoi(PQgetvalue(r, 0, 0));
+        weft_pool_release(pool, c);
+    } else { /* the reply may still arrive, so do not use the connection again */
+        rc = rc < 0 ? rc : -EIO;
         stop_query((PGconn *)c);
-    is_good ? weft_pool_release(pool, c) : weft_pool_discard(pool, c);
-    return number;
+        weft_pool_discard(pool, c);
+    }
+    PQclear(r);
+    return rc;
 }
 
 static int done; /* queries */
-
 static weft_value ask(void *pool)
 {
-    done += query(pool, "select 1 from pg_sleep(0.01)", 10.0) == 1;
-    return 0;
+    return done += query(pool, "select 1 from pg_sleep(0.01)", 10.0) == 1;
 }
 
 int main(int argc, char **argv)
 {
     if (weft_adopt("libpq.so", NULL) < 0)
         return 1;
-    weft_pool_options options = {10, open_connection, close_connection,
-                                 argc > 1 ? argv[1] : getenv("STOCK_POSTGRES")};
+    char *address = argc > 1 ? argv[1] : getenv("STOCK_POSTGRES"); /* a connection string */
+    weft_pool_options options = {10, open_connection, close_connection, address};
     weft_pool *pool = weft_pool_new(&options);
     for (int i = 0; i < 100; i++)
         weft_go_with(ask, pool, &(weft_spin_options){.stack_bytes = 256 * 1024});

@@ -1,6 +1,5 @@
 /*
- * PostgreSQL with the asynchronous functions of libpq, without libweft-posix. The program waits for
- * the socket with weft_wait_fd.
+ * PostgreSQL with the asynchronous functions of libpq, without libweft-posix.
  * usage: postgres_async [CONNECTION-STRING]
  */
 #include <weft.h>
@@ -11,15 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FIBERS 100
-
 static int done; /* queries */
 
-/* weft must forget the descriptor, because libpq closes the socket. */
 static void close_connection(PGconn *c)
 {
-    if (PQsocket(c) >= 0)
-        weft_fd_forget(PQsocket(c));
+    weft_fd_forget(PQsocket(c)); /* libpq closes the socket */
     PQfinish(c);
 }
 
@@ -78,7 +73,7 @@ static weft_value ask(void *address)
 int main(int argc, char **argv)
 {
     char *address = argc > 1 ? argv[1] : getenv("STOCK_POSTGRES");
-    for (int i = 0; i < FIBERS; i++)
+    for (int i = 0; i < 100; i++)
         weft_go_with(ask, address, &(weft_spin_options){.stack_bytes = 256 * 1024});
     weft_await_children();
     printf("%d queries\n", done);

@@ -480,7 +480,7 @@ static void run_model(int variant)
     close_pipes();
 }
 
-/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61 */
+/* T3, T4, T10, T38, T40, P4, P7, P24, P34, P36, P61 */
 static const property properties[] = {
     {.name = "every_result_of_a_random_program_conforms_to_the_model",
      .run = run_model,

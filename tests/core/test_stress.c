@@ -82,7 +82,7 @@ static weft_value sleep_and_count(void *arg)
 }
 
 TEST(no_sleeping_fiber_is_lost)
-{ /* T16 */
+{ /* T15, T16 */
     for (int i = 0; i < 3000; i++)
         REQUIRE(weft_go(sleep_and_count, as_arg(random_below(128))) == 0);
     ck_assert_int_eq(weft_await_children(), 0);

@@ -60,6 +60,13 @@ static inline pthread_mutex_t mutex_of_type(int type)
     return mutex;
 }
 
+/* A mutex that a thread locks before it becomes a cord has no known fiber. */
+static inline void adopt_and_start(void)
+{
+    adopt_program();
+    ck_assert_uint_ne(weft_self(), 0);
+}
+
 static inline void await_all(void)
 {
     ck_assert_int_eq(weft_await_children(), 0);

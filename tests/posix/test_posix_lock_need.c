@@ -1,6 +1,6 @@
 /*
- * Programs that hang or fail if fibers use the locks of libc, and that work with hooks. Each program
- * runs with hooks, and without hooks of locks in a child process.
+ * Programs that hang or fail if fibers use the locks of libc, and that work with hooks. Each
+ * program runs with hooks, and without hooks of locks in a child process.
  */
 #include "posix/lock_support.h"
 
@@ -273,7 +273,9 @@ typedef struct program {
     bool (*run)(void); /* returns whether all is well */
 } program;
 
+/* clang-format off */
 #define PROGRAM(name) {#name, name}
+/* clang-format on */
 
 static const program programs[] = {
     PROGRAM(fibers_share_a_normal_mutex),

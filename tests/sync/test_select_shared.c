@@ -186,6 +186,32 @@ TEST_LOOP(once_its_own_thread_has_woken_a_select_other_threads_cannot, EVENTS)
     assert_idle_then_free();
 }
 
+/* Two selects, each with a channel of its own thread besides the rendezvous. */
+#define MEETINGS 5000
+
+static weft_value meet_often(void *arg)
+{
+    bool is_sender = arg != NULL;
+    weft_chan *own = weft_chan_new(0);
+    for (weft_value i = 0; i < MEETINGS; i++) {
+        weft_clause c[] = {weft_clause_recv(own),
+                           is_sender ? weft_clause_send(shared, i) : weft_clause_recv(shared)};
+        if (weft_select(c, 2) != 1 || c[1].value != (is_sender ? 0 : i))
+            return 1;
+    }
+    weft_chan_free(own);
+    return 0;
+}
+
+TEST(two_selects_of_different_threads_meet_in_a_rendezvous)
+{
+    open_channels(0);
+    weft_cord other = start_cord(meet_often, NULL);
+    ck_assert_int_eq(meet_often(as_arg(1)), 0);
+    ck_assert_int_eq(weft_cord_join(other), 0);
+    assert_idle_then_free();
+}
+
 static weft_value select_with_time_and_pipe(void *arg)
 {
     int fd[2];

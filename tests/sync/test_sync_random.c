@@ -259,7 +259,7 @@ static void run_sync(int variant)
     REQUIRE(run_report->steps >= ACTORS * OPS / 2);
 }
 
-/* P54-P57, P51, P52, T40-T42, T58-T75 */
+/* P54-P57, P51, P52, T40-T42, T57-T75 */
 static const property properties[] = {
     {"no_signal_token_or_message_is_lost", run_sync, .seeds = 6, .sim_seeds = 24,
      .least = {[COMPLETED] = ACTORS / 2,

@@ -1,6 +1,6 @@
 /*
- * Hooks of <threads.h>. In glibc, a mtx_t is a pthread_mutex_t, a cnd_t is a pthread_cond_t, and the
- * functions differ only in their results. So the hooks of POSIX functions do the work.
+ * Hooks of <threads.h>. In glibc, a mtx_t is a pthread_mutex_t, a cnd_t is a pthread_cond_t, and
+ * the functions differ only in their results. So the hooks of POSIX functions do the work.
  */
 #include "posix/hook.h"
 #include "posix/lock/hooks.h"

@@ -1,6 +1,6 @@
 /*
- * Hooks of conditions. Fibers wait in the table of waiters, plain threads in the condition of glibc. A
- * signal wakes a fiber, or else a plain thread.
+ * Hooks of conditions. Fibers wait in the table of waiters, plain threads in the condition of
+ * glibc. A signal wakes a fiber, or else a plain thread.
  *
  * A waiter joins the table before it unlocks the mutex. A thread that changes the state under the
  * mutex, and signals then or later, therefore finds the waiter.
@@ -67,8 +67,8 @@ static int cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, const weft__t
 }
 
 /*
- * Return whether the caller must wait in glibc's condition. glibc then unlocks the mutex out of sight.
- * So make the first waiter for the mutex try again soon.
+ * Return whether the caller must wait in glibc's condition. glibc then unlocks the mutex out of
+ * sight. So make the first waiter for the mutex try again soon.
  */
 static bool waits_in_libc(const pthread_cond_t *cond, const pthread_mutex_t *mutex)
 {

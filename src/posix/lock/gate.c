@@ -9,9 +9,9 @@
 #include <math.h>
 
 /*
- * A lock may be unlocked out of sight: by a module that is not adopted, by another process, inside of
- * pthread_cond_wait of libc. So a waiter tries again after a delay, which doubles from MIN to MAX. A
- * waiter behind another waiter begins with MAX.
+ * A lock may be unlocked out of sight: by a module that is not adopted, by another process, inside
+ * of pthread_cond_wait of libc. So a waiter tries again after a delay, which doubles from MIN to
+ * MAX. A waiter behind another waiter begins with MAX.
  */
 #define RETRY_MIN_S 0.001
 #define RETRY_MAX_S 1.0

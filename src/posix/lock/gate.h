@@ -1,6 +1,6 @@
 /*
- * Waits for locks that can be tried without blocking: mutexes, rwlocks, semaphores. A wait cannot be
- * cancelled, because most callers of lock functions ignore errors.
+ * Waits for locks that can be tried without blocking: mutexes, rwlocks, semaphores. A wait cannot
+ * be cancelled, because most callers of lock functions ignore errors.
  */
 #ifndef WEFT_POSIX_LOCK_GATE_H
 #define WEFT_POSIX_LOCK_GATE_H
@@ -17,7 +17,7 @@ typedef struct weft__time_limit {
 
 #define WEFT__NO_LIMIT (&(const weft__time_limit){0, NULL})
 
-/* Return whether libc can wait until a time of this clock. If not, functions of libc fail at once. */
+/* Return whether libc can wait until a time of this clock. If not, its functions fail at once. */
 static inline bool weft__clock_is_valid(clockid_t clock)
 {
     return clock == CLOCK_REALTIME || clock == CLOCK_MONOTONIC;

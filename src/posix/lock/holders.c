@@ -1,7 +1,7 @@
 /*
  * The holders of locks, see holders.h: a hash table with linear probing, for each thread. A thread
- * that holds few locks needs no allocated memory. An empty table has no allocated memory, so nothing
- * is left when the thread ends.
+ * that holds few locks needs no allocated memory. An empty table has no allocated memory, so
+ * nothing is left when the thread ends.
  */
 #include "posix/lock/holders.h"
 

@@ -1,7 +1,7 @@
 /*
- * The fibers that hold locks of the calling thread, by the address of the lock. glibc knows only which
- * thread holds a lock. The fiber matters for recursive and error-checking mutexes, and for guards of
- * static variables in C++.
+ * The fibers that hold locks of the calling thread, by the address of the lock. glibc knows only
+ * which thread holds a lock. The fiber matters for recursive and error-checking mutexes, and for
+ * guards of static variables in C++.
  */
 #ifndef WEFT_POSIX_LOCK_HOLDERS_H
 #define WEFT_POSIX_LOCK_HOLDERS_H

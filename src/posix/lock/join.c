@@ -1,6 +1,6 @@
 /*
- * Hooks that wait for the end of a thread. A worker waits instead of the thread of the fiber. The wait
- * cannot be cancelled, because the worker would take the result of the thread.
+ * Hooks that wait for the end of a thread. A worker waits instead of the thread of the fiber. The
+ * wait cannot be cancelled, because the worker would take the result of the thread.
  */
 #include "posix/hook.h"
 #include "posix/lock/gate.h"
@@ -54,7 +54,8 @@ HOOK_DEFINE(int, pthread_join, (pthread_t thread, void **value))
     return join(thread, value, WEFT__NO_LIMIT);
 }
 
-HOOK_DEFINE(int, pthread_timedjoin_np, (pthread_t thread, void **value, const struct timespec *time))
+HOOK_DEFINE(int, pthread_timedjoin_np,
+            (pthread_t thread, void **value, const struct timespec *time))
 {
     return join(thread, value, &(weft__time_limit){CLOCK_REALTIME, time});
 }

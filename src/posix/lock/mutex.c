@@ -1,13 +1,14 @@
 /*
- * Hooks of mutexes. The mutex of glibc remains the lock, so that fibers and plain threads exclude each
- * other. A fiber that must wait does so in the table of waiters.
+ * Hooks of mutexes. The mutex of glibc remains the lock, so that fibers and plain threads exclude
+ * each other. A fiber that must wait does so in the table of waiters.
  *
- * glibc notes only the thread that holds a mutex. For normal mutexes, that is enough: a second lock by
- * the same thread fails, so another fiber holds the mutex. A recursive or error-checking mutex treats
- * all fibers of a thread as one. For these types, the table of holders has the fiber.
+ * glibc notes only the thread that holds a mutex. For normal mutexes, that is enough: a second lock
+ * by the same thread fails, so another fiber holds the mutex. A recursive or error-checking mutex
+ * treats all fibers of a thread as one. For these types, the table of holders has the fiber.
  *
- * If the first waiter is a fiber of the unlocking thread, the unlock passes the mutex on. The mutex of
- * glibc then remains locked. Otherwise a fiber that locks and unlocks in a loop would starve others.
+ * If the first waiter is a fiber of the unlocking thread, the unlock passes the mutex on. The mutex
+ * of glibc then remains locked. Otherwise a fiber that locks and unlocks in a loop would starve
+ * others.
  */
 #include "posix/lock/mutex.h"
 
@@ -31,7 +32,7 @@ static int kind_of(const pthread_mutex_t *mutex)
     return __atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED);
 }
 
-/* Return whether glibc tells the threads of this type of mutexes apart, so weft must tell fibers. */
+/* Return whether the type of the mutex depends on its holder, so that the fiber matters. */
 static inline bool is_by_fiber(const pthread_mutex_t *mutex)
 {
     int type = kind_of(mutex) & KIND_TYPE;
@@ -86,7 +87,7 @@ static const weft__gate mutex_gate = {&waits_mutex, mutex_attempt, false};
  * Hooks that are off, in a cord.
  */
 
-#define SELF_DEADLOCK                                                                           \
+#define SELF_DEADLOCK                                                                          \
     "a signal handler, or code that must not switch, locks a mutex that another fiber of the " \
     "thread holds; the call fails with EDEADLK"
 

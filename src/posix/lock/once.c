@@ -1,8 +1,8 @@
 /*
- * Hooks of initialisations that run once: pthread_once, call_once, and static variables of functions
- * in C++ (__cxa_guard_*). The real functions decide which caller initialises. A fiber that meets a
- * running initialisation waits until it has ended. An exception may end an initialisation out of
- * sight, so a waiting fiber looks again after a delay (gate.c).
+ * Hooks of initialisations that run once: pthread_once, call_once, and static variables of
+ * functions in C++ (__cxa_guard_*). The real functions decide which caller initialises. A fiber
+ * that meets a running initialisation waits until it has ended. An exception may end an
+ * initialisation out of sight, so a waiting fiber looks again after a delay (gate.c).
  */
 #include "posix/hook.h"
 #include "posix/lock/gate.h"
@@ -104,7 +104,8 @@ HOOK_DEFINE(void, call_once, (once_flag * flag, void (*fn)(void)))
 }
 
 /*
- * C++. If a constructor needs its own variable, the real function reports or blocks, as without weft.
+ * C++. If a constructor needs its own variable, the real function reports or blocks, as without
+ * weft.
  */
 
 HOOK_DEFINE(int, __cxa_guard_acquire, (uint64_t * guard))

@@ -1,6 +1,6 @@
 /*
- * Hooks of rwlocks. Readers and writers that wait are in one queue, in FIFO order. A reader that has
- * got the lock wakes the next waiter, which may be a reader as well.
+ * Hooks of rwlocks. Readers and writers that wait are in one queue, in FIFO order. A reader that
+ * has got the lock wakes the next waiter, which may be a reader as well.
  */
 #include "posix/hook.h"
 #include "posix/lock/gate.h"

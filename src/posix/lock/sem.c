@@ -47,7 +47,7 @@ HOOK_DEFINE(int, sem_clockwait, (sem_t * sem, clockid_t clock, const struct time
     return sem_take(sem, &(weft__time_limit){clock, time});
 }
 
-/* If the spin lock of the bucket is not free, the waiter finds the semaphore when it tries again. */
+/* If the call gives up, the waiter finds the semaphore when it tries again. */
 HOOK_DEFINE(int, sem_post, (sem_t * sem))
 {
     int rc = REAL(sem_post)(sem);

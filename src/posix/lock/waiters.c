@@ -323,8 +323,8 @@ weft_fiber weft__waiters_hand_over(const void *lock, bool has_rivals)
 {
     weft__waiter_bucket *b = bucket_lock(lock);
     weft__lock_waiter *w = bucket_first(b, lock);
-    bool is_own = w != NULL && w->thread == NULL &&
-                  weft__fiber_cord(w->fiber) == weft__cord_self->index;
+    bool is_own =
+        w != NULL && w->thread == NULL && weft__fiber_cord(w->fiber) == weft__cord_self->index;
     bool may_pass = is_own && (!has_rivals || b->handovers < HANDOVERS_MAX);
     weft_fiber fiber = may_pass ? w->fiber : 0;
     bool must_end = may_pass && waiter_choose(b, w);

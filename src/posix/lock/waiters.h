@@ -1,7 +1,7 @@
 /*
- * Waiters for locks, for all threads of the process, in a table by the address of the lock. A waiter
- * is in the frame of the waiting fiber or thread, so nothing is allocated. The waiters of one lock
- * are in FIFO order.
+ * Waiters for locks, for all threads of the process, in a table by the address of the lock. A
+ * waiter is in the frame of the waiting fiber or thread, so nothing is allocated. The waiters of
+ * one lock are in FIFO order.
  *
  * A waiter is woken in one of two ways:
  *   - A poked waiter stays in the table, at its place, and tries to get the lock again. The waiter
@@ -41,8 +41,8 @@ typedef struct weft__lock_waiter {
 
 /* Why weft__waiter_sleep has returned. */
 typedef enum weft__wake_reason {
-    WEFT__WOKEN_TO_TRY,      /* poked */
-    WEFT__WOKEN_TO_PAUSE,    /* poked, but threads outside of weft should get the lock first */
+    WEFT__WOKEN_TO_TRY,   /* poked */
+    WEFT__WOKEN_TO_PAUSE, /* poked, but threads outside of weft should get the lock first */
     WEFT__WOKEN_CHOSEN,
     WEFT__WOKEN_BY_TIME,     /* also after weft_interrupt */
     WEFT__WOKEN_BY_DEADLOCK, /* nothing can wake any fiber of the process */
@@ -85,8 +85,8 @@ bool weft__waiter_is_chosen(const weft__lock_waiter *w);
 bool weft__waiter_is_first(const weft__lock_waiter *w);
 
 /*
- * Suspend the fiber of the waiter until the waiter is woken, for at most timeout_s. Return at once if
- * the waiter was woken since the last call. The caller must hold a shield.
+ * Suspend the fiber of the waiter until the waiter is woken, for at most timeout_s. Return at once
+ * if the waiter was woken since the last call. The caller must hold a shield.
  */
 weft__wake_reason weft__waiter_sleep(weft__lock_waiter *w, const weft__wait_kind *kind,
                                      double timeout_s);
@@ -107,8 +107,8 @@ void weft__waiters_choose_all(const void *lock);
 
 /*
  * Choose the first waiter of a lock that the calling thread holds, if the waiter is a fiber of the
- * calling thread. Return the fiber, or 0. If has_rivals is true, threads outside of weft wait for the
- * lock too. After 32 calls in a row with has_rivals, return 0 until the first waiter is poked.
+ * calling thread. Return the fiber, or 0. If has_rivals is true, threads outside of weft wait for
+ * the lock too. After 32 calls in a row with has_rivals, return 0 until the first waiter is poked.
  */
 weft_fiber weft__waiters_hand_over(const void *lock, bool has_rivals);
 
@@ -124,14 +124,14 @@ unsigned weft__waiters_now(void);
 /*
  * A full barrier between a store and a load, for the fast paths of this header.
  *
- * A waiter increments the count of waiters, and then tries to lock. An unlock unlocks, and then reads
- * the count. Without barriers, each of both threads could miss the store of the other thread, and the
- * waiter would sleep although the lock is free. With a full barrier in both threads, the attempt of
- * the waiter fails only if the unlock, or a later one, reads the new count.
+ * A waiter increments the count of waiters, and then tries to lock. An unlock unlocks, and then
+ * reads the count. Without barriers, each of both threads could miss the store of the other thread,
+ * and the waiter would sleep although the lock is free. With a full barrier in both threads, the
+ * attempt of the waiter fails only if the unlock, or a later one, reads the new count.
  *
- * On x86-64, the increment and the unlock of glibc are instructions with a lock prefix, which are full
- * barriers. In a process with one thread, glibc unlocks with a plain store, but then no other thread
- * exists.
+ * On x86-64, the increment and the unlock of glibc are instructions with a lock prefix, which are
+ * full barriers. In a process with one thread, glibc unlocks with a plain store, but then no other
+ * thread exists.
  */
 static inline void weft__waiters_barrier(void)
 {
@@ -161,7 +161,8 @@ static inline bool weft__waiters_may_exist_after_unlock(const void *lock)
  * Poke the first waiter of a lock, if there is one. Call this function after each unlock.
  *
  * If the count includes the waiter, the spin lock orders both threads: the call finds the waiter
- * asleep and wakes it, or finds it awake and sets is_poked, which the waiter checks before it sleeps.
+ * asleep and wakes it, or finds it awake and sets is_poked, which the waiter checks before it
+ * sleeps.
  */
 static inline void weft__waiters_poke(const void *lock)
 {

@@ -104,7 +104,7 @@ static void assert_time_refused(double time_s)
 }
 
 TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
-{ /* P46 */
+{ /* P46, T78 */
     static const double times[] = {-1, -1e-12, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++)
         assert_time_refused(times[i]);

@@ -103,7 +103,7 @@ static weft_value snooze_until_over(void *arg)
 FIBER_DO(sleep_then_be_over, int rc = weft_sleep(*(double *)arg), is_over = true, rc)
 
 TEST(a_timeout_ends_a_loop_that_only_snoozes_and_a_wait_beside_it)
-{ /* P12 */
+{ /* P12, T14 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         while (weft_snooze() == 0)
