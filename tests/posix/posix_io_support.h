@@ -26,10 +26,10 @@ static inline weft_value result_of(ssize_t returned)
 }
 
 /* Assert that a call fails with an error. */
-#define ck_assert_fails(call, error)       \
-    do {                                   \
-        errno = 0;                         \
-        ck_assert_int_eq((call), -1);      \
+#define ck_assert_fails(call, error)      \
+    do {                                  \
+        errno = 0;                        \
+        ck_assert_int_eq((call), -1);     \
         ck_assert_int_eq(errno, (error)); \
     } while (0)
 

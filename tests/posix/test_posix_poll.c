@@ -102,8 +102,8 @@ static weft_value by_pselect(void *arg)
     fd_set set;
     struct timespec time;
     int end = fill_set(w, &set);
-    return take_set(
-        w, &set, pselect(end, &set, NULL, NULL, timespec_of(w->timeout_ms, &time), w->mask));
+    return take_set(w, &set,
+                    pselect(end, &set, NULL, NULL, timespec_of(w->timeout_ms, &time), w->mask));
 }
 
 static weft_value take_events(watching *w, const struct epoll_event *event, int n)
@@ -142,7 +142,7 @@ static weft_fn *const ways[] = {by_poll,       by_ppoll,       by_select,      b
 static const size_t counts[] = {1, 2, 9, MANY};
 #define COUNTS ((int)COUNT_OF(counts))
 
-TEST_LOOP(every_way_to_wait_lets_other_fibers_run, WAYS * COUNTS)
+TEST_LOOP(every_way_to_wait_lets_other_fibers_run, WAYS *COUNTS)
 {
     static watching w;
     size_t n = counts[_i / WAYS];
@@ -168,7 +168,7 @@ TEST_LOOP(a_call_that_is_ready_does_not_wait, WAYS)
     ck_assert_uint_eq(posix_stats().waits, 0);
 }
 
-TEST_LOOP(a_call_with_a_time_returns_0_after_it, WAYS * COUNTS)
+TEST_LOOP(a_call_with_a_time_returns_0_after_it, WAYS *COUNTS)
 {
     static watching w;
     open_watching(&w, counts[_i / WAYS]);
@@ -182,7 +182,7 @@ TEST_LOOP(a_call_with_a_time_returns_0_after_it, WAYS * COUNTS)
     ck_assert_uint_eq(posix_stats().waits, 1);
 }
 
-TEST_LOOP(a_deadline_gives_ECANCELED, WAYS * COUNTS)
+TEST_LOOP(a_deadline_gives_ECANCELED, WAYS *COUNTS)
 {
     static watching w;
     open_watching(&w, counts[_i / WAYS]);
