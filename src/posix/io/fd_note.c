@@ -14,7 +14,9 @@
 /* Bits 63 to 32 are the generation, the others are the bits of the note. */
 typedef _Atomic(uint64_t) note_word;
 
-static _Atomic(note_word *) chunks[CHUNKS_MAX]; /* NULL: no notes; never freed */
+typedef _Atomic(note_word *) note_chunk; /* NULL: no notes; never freed */
+
+static note_chunk chunks[CHUNKS_MAX];
 
 static note_word *word_find(int fd)
 {
@@ -66,8 +68,8 @@ bool weft__fd_note_expects_wait(uint32_t note)
 void weft__fd_note_waited(int fd, uint32_t note, bool was_tried, bool is_full)
 {
     bool is_exact = note & WEFT__NOTE_EXACT || (was_tried && note & WEFT__NOTE_FULL);
-    uint32_t bits = WEFT__NOTE_WAITED | (is_full ? WEFT__NOTE_FULL : 0) |
-                    (is_exact ? WEFT__NOTE_EXACT : 0);
+    uint32_t bits =
+        WEFT__NOTE_WAITED | (is_full ? WEFT__NOTE_FULL : 0) | (is_exact ? WEFT__NOTE_EXACT : 0);
     if ((note & WEFT__NOTE_READS) != bits)
         weft__fd_note_change(fd, WEFT__NOTE_READS, bits);
 }

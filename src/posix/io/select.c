@@ -18,9 +18,9 @@ enum { READ_SET, WRITE_SET, EXCEPT_SET, SETS };
 
 /* A call of select. */
 typedef struct select_call {
-    int count;            /* of the numbers in each set */
-    fd_set *sets[SETS];   /* of the caller; NULL: not used */
-    size_t set_bytes;     /* of each set */
+    int count;             /* of the numbers in each set */
+    fd_set *sets[SETS];    /* of the caller; NULL: not used */
+    size_t set_bytes;      /* of each set */
     unsigned long *wanted; /* a copy of all sets */
     struct pollfd *fds;
     size_t fds_count;
