@@ -259,6 +259,7 @@ static void mark_interrupt(int signal)
 
 TEST(a_command_of_system_starts_with_the_signals_of_the_program)
 {
+    weft_snooze();
     signal(SIGINT, mark_interrupt);
     sigset_t usr2, mask;
     sigemptyset(&usr2);
@@ -281,6 +282,7 @@ TEST(a_command_of_system_starts_with_the_signals_of_the_program)
 
 TEST(a_program_ignores_SIGINT_during_system)
 {
+    weft_snooze();
     signal(SIGINT, mark_interrupt);
     ck_assert_int_eq(system("kill -INT $PPID"), 0);
     ck_assert_trail("");

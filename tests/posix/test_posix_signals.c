@@ -55,9 +55,12 @@ TEST(a_handler_ends_the_sleeps_of_all_fibers_of_its_thread)
 TEST(a_handler_does_not_end_a_wait_that_begins_later)
 {
     install(0);
+    weft_fiber earlier = weft_spin(sleep_long, NULL);
+    weft_snooze();
     ck_assert_int_eq(raise(SIGUSR1), 0);
     struct timespec time = {.tv_nsec = 1000000};
     ck_assert_int_eq(nanosleep(&time, NULL), 0);
+    ck_assert_int_eq(weft_await(earlier), -EINTR);
 }
 
 static weft_value wait_for_child(void *arg)
