@@ -14,13 +14,20 @@
  *   - SO_RCVTIMEO and SO_SNDTIMEO limit the wait, and the call fails with EAGAIN.
  *   - A blocking write returns after all bytes are written.
  *   - A signal handler without SA_RESTART ends the waits of its thread with EINTR.
+ * Some details differ:
+ *   - A lock of a file (flock, lockf, F_SETLKW) is tried again after delays of up to 20 ms. The
+ *     kernel does not see the wait, and does not report EDEADLK.
+ *   - A signal that the mask of ppoll, pselect or epoll_pwait unblocks is handled up to 10 ms late.
+ *   - SO_RCVLOWAT has no effect on calls that wait.
+ *   - Set SO_RCVTIMEO and SO_SNDTIMEO in an adopted module, or before the first wait.
+ *   - accept blocks the thread if another thread or process takes the connection first.
  * If a scope is cancelled, its deadline passes, or the fiber is stopped, a waiting call fails with
  * errno ECANCELED. Waits for locks are not cancelled, because the callers of lock functions cannot
  * handle a failure.
  *
  * Locks (mutexes, rwlocks, conditions, semaphores, barriers, pthread_once, C11 and C++ forms) belong
  * to the fiber that locked them. Fibers of one thread exclude each other. Fibers and plain threads
- * can share a lock. Adopt all modules that signal a condition, or that use a barrier, on which fibers
+ * can share a lock. Adopt all modules that signal a condition, or use a barrier, on which fibers
  * wait.
  *
  * errno, h_errno, the locale of uselocale and the error queue of OpenSSL belong to each fiber. Other
@@ -108,7 +115,9 @@ WEFT_API int weft_disown(const char *name);
 WEFT_API int weft_posix_pass(bool is_off);
 
 /**
- * Return the fiber that holds a recursive or error-checking mutex of the calling thread.
+ * Return the fiber of the calling thread that holds a mutex.
+ *
+ * The fiber is known only for recursive and error-checking mutexes.
  *
  * Returns 0 if the mutex is free, if another thread holds it, or if its type is another.
  */

@@ -12,6 +12,13 @@
 
 #define MIB ((size_t)1 << 20)
 
+/* Hook the calls of this program, and make its thread a cord. Before, all hooks are off. */
+static inline void adopt_in_cord(void)
+{
+    adopt_program();
+    ck_assert_uint_ne(weft_self(), 0);
+}
+
 /* The result of a call of libc in the form of weft: a negative errno on failure. */
 static inline weft_value result_of(ssize_t returned)
 {

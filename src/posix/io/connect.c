@@ -9,9 +9,19 @@ HOOK_DEFINE(int, connect, (int fd, const struct sockaddr *address, socklen_t byt
     if (!weft__hook_is_on() || !weft__fd_may_wait(fd))
         return REAL(connect)(fd, address, bytes);
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_send_limit_s(fd));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_send_limit_s(fd, weft__fd_note(fd)));
     int rc = weft_connect(fd, address, bytes);
     return (int)weft__hook_result(weft__fd_wait_end(&w, rc, -EINPROGRESS));
+}
+
+/* Return whether accept waits. If the descriptor does not listen, the real call fails at once. */
+static bool accept_may_wait(int fd)
+{
+    int error = errno, is_listening = 0;
+    socklen_t bytes = sizeof is_listening;
+    int rc = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &bytes);
+    errno = error;
+    return rc == 0 && is_listening && weft__fd_may_wait(fd);
 }
 
 /*
@@ -28,7 +38,7 @@ static intptr_t wait_for_connection(int fd)
 {
     intptr_t rc = 0;
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(fd));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(fd, weft__fd_note(fd)));
     do
         rc = weft_wait_fd(fd, POLLIN);
     while (rc >= 0 && weft__fd_ready(fd, POLLIN) == 0);
@@ -37,7 +47,7 @@ static intptr_t wait_for_connection(int fd)
 
 HOOK_DEFINE(int, accept4, (int fd, struct sockaddr *address, socklen_t *bytes, int flags))
 {
-    if (weft__hook_is_on() && weft__fd_ready(fd, POLLIN) == 0 && weft__fd_may_wait(fd)) {
+    if (weft__hook_is_on() && weft__fd_ready(fd, POLLIN) == 0 && accept_may_wait(fd)) {
         int error = errno;
         intptr_t rc = wait_for_connection(fd);
         if (rc < 0)

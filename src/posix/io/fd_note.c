@@ -14,7 +14,9 @@
 /* Bits 63 to 32 are the generation, the others are the bits of the note. */
 typedef _Atomic(uint64_t) note_word;
 
-static _Atomic(note_word *) chunks[CHUNKS_MAX]; /* NULL: no notes; never freed */
+typedef _Atomic(note_word *) note_chunk; /* NULL: no notes; never freed */
+
+static note_chunk chunks[CHUNKS_MAX];
 
 static note_word *word_find(int fd)
 {
@@ -55,11 +57,21 @@ void weft__fd_note_change(int fd, uint32_t clear, uint32_t set)
     } while (!atomic_compare_exchange_weak(word, &before, after));
 }
 
-void weft__fd_note_waited(int fd, bool is_full)
+bool weft__fd_note_expects_wait(uint32_t note)
 {
-    uint32_t waits = (weft__fd_note(fd) + WEFT__NOTE_WAITS_ONE) & WEFT__NOTE_WAITS;
-    weft__fd_note_change(fd, WEFT__NOTE_WAITED | WEFT__NOTE_WAITS,
-                         is_full ? 0 : WEFT__NOTE_WAITED | waits);
+    static __thread unsigned reads;
+    uint32_t full = note & (WEFT__NOTE_FULL | WEFT__NOTE_EXACT);
+    return note & WEFT__NOTE_WAITED && full != WEFT__NOTE_FULL &&
+           ++reads % WEFT__READS_PER_TRY != 0;
+}
+
+void weft__fd_note_waited(int fd, uint32_t note, bool was_tried, bool is_full)
+{
+    bool is_exact = note & WEFT__NOTE_EXACT || (was_tried && note & WEFT__NOTE_FULL);
+    uint32_t bits =
+        WEFT__NOTE_WAITED | (is_full ? WEFT__NOTE_FULL : 0) | (is_exact ? WEFT__NOTE_EXACT : 0);
+    if ((note & WEFT__NOTE_READS) != bits)
+        weft__fd_note_change(fd, WEFT__NOTE_READS, bits);
 }
 
 static weft__fd_kind_note socket_kind(int fd)

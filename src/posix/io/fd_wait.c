@@ -1,8 +1,6 @@
 /* Waits of hooks for one descriptor, see fd_wait.h. */
 #include "posix/io/fd_wait.h"
 
-#include "posix/io/fd_note.h"
-
 #include <weft/time.h>
 
 bool weft__fd_may_wait(int fd)
@@ -30,9 +28,8 @@ static double socket_limit_s(int fd, int option)
 }
 
 /* Few sockets have a limit, so the note has only the fact that there is one. */
-static double limit_s(int fd, int option, uint32_t known, uint32_t limited)
+static double limit_s(int fd, uint32_t note, int option, uint32_t known, uint32_t limited)
 {
-    uint32_t note = weft__fd_note(fd);
     if ((note & (known | limited)) == known)
         return WEFT__HOOK_FOREVER;
     double seconds = socket_limit_s(fd, option);
@@ -41,14 +38,14 @@ static double limit_s(int fd, int option, uint32_t known, uint32_t limited)
     return seconds > 0 ? seconds : WEFT__HOOK_FOREVER;
 }
 
-double weft__fd_recv_limit_s(int fd)
+double weft__fd_recv_limit_s(int fd, uint32_t note)
 {
-    return limit_s(fd, SO_RCVTIMEO, WEFT__NOTE_RECV_KNOWN, WEFT__NOTE_RECV_LIMIT);
+    return limit_s(fd, note, SO_RCVTIMEO, WEFT__NOTE_RECV_KNOWN, WEFT__NOTE_RECV_LIMIT);
 }
 
-double weft__fd_send_limit_s(int fd)
+double weft__fd_send_limit_s(int fd, uint32_t note)
 {
-    return limit_s(fd, SO_SNDTIMEO, WEFT__NOTE_SEND_KNOWN, WEFT__NOTE_SEND_LIMIT);
+    return limit_s(fd, note, SO_SNDTIMEO, WEFT__NOTE_SEND_KNOWN, WEFT__NOTE_SEND_LIMIT);
 }
 
 intptr_t weft__fd_wait_end(weft__hook_wait *w, intptr_t result, intptr_t late)

@@ -3,6 +3,7 @@
 #define WEFT_POSIX_IO_FD_WAIT_H
 
 #include "posix/hook.h"
+#include "posix/io/fd_note.h"
 #include "posix/wait.h"
 
 #include <sys/uio.h>
@@ -16,9 +17,12 @@ bool weft__fd_may_wait(int fd);
 /* Return the events of the descriptor that are ready. Returns 0 if none is ready. */
 int weft__fd_ready(int fd, int events);
 
-/* Return SO_RCVTIMEO or SO_SNDTIMEO in seconds, or WEFT__HOOK_FOREVER. Preserves errno. */
-double weft__fd_recv_limit_s(int fd);
-double weft__fd_send_limit_s(int fd);
+/*
+ * Return SO_RCVTIMEO or SO_SNDTIMEO in seconds, or WEFT__HOOK_FOREVER. note is the note of the
+ * descriptor. Preserves errno.
+ */
+double weft__fd_recv_limit_s(int fd, uint32_t note);
+double weft__fd_send_limit_s(int fd, uint32_t note);
 
 /*
  * Like weft__hook_wait_end, but return `late` if the time of the wait has passed. The result of the
@@ -39,7 +43,9 @@ int weft__hook_retry_pause(double *delay_s);
 /* The total size of pieces. */
 size_t weft__iovec_bytes(const struct iovec *pieces, size_t count);
 
-/* Store the pieces after the first `skip` bytes, at most WEFT__IOVEC_WINDOW. Return their number. */
+/*
+ * Store the pieces after the first `skip` bytes, at most WEFT__IOVEC_WINDOW. Return their number.
+ */
 int weft__iovec_tail(const struct iovec *pieces, size_t count, size_t skip,
                      struct iovec out[WEFT__IOVEC_WINDOW]);
 

@@ -1,7 +1,6 @@
 /* Hooks of read for all kinds of files, at the current position. */
 #include "posix/io/read.h"
 
-#include "posix/io/fd_note.h"
 #include "posix/io/fd_wait.h"
 #include "posix/io/recv.h"
 
@@ -33,7 +32,7 @@ static ssize_t read_with_weft(const read_call *c)
 }
 
 /* Read from a file that is not a socket, after an attempt that would wait. */
-static ssize_t nowait_waiting(const read_call *c)
+static ssize_t nowait_waiting(const read_call *c, uint32_t note, bool was_tried)
 {
     int error = errno;
     weft__hook_wait w;
@@ -41,7 +40,8 @@ static ssize_t nowait_waiting(const read_call *c)
     intptr_t n = weft__hook_wait_end(&w, read_with_weft(c));
     if (n == -EBADF)
         return weft__hook_fail(n); /* the number may belong to another file now */
-    weft__fd_note_waited(c->fd, n == (intptr_t)weft__iovec_bytes(c->pieces, c->count));
+    bool is_full = n == (intptr_t)weft__iovec_bytes(c->pieces, c->count);
+    weft__fd_note_waited(c->fd, note, was_tried, is_full);
     errno = error;
     return weft__hook_result(n);
 }
@@ -88,7 +88,7 @@ static ssize_t read_nowait(const read_call *c)
     }
     if (n < 0 && (is_direct || errno == EAGAIN) && weft__fd_may_wait(c->fd)) {
         errno = error;
-        return nowait_waiting(c);
+        return nowait_waiting(c, note, !is_direct);
     }
     weft__fd_note_ready(c->fd, note);
     return is_direct ? REAL(readv)(c->fd, c->pieces, (int)c->count) : n;

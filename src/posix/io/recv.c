@@ -8,7 +8,6 @@
  */
 #include "posix/io/recv.h"
 
-#include "posix/io/fd_note.h"
 #include "posix/io/fd_wait.h"
 
 #include <weft/io.h>
@@ -34,23 +33,23 @@ static ssize_t recv_with_weft(const weft__recv_call *c)
     return weft_recvfrom(c->fd, c->buffer, c->bytes, c->flags, c->address, c->address_bytes);
 }
 
-static ssize_t recv_waiting(const weft__recv_call *c)
+static ssize_t recv_waiting(const weft__recv_call *c, uint32_t note, bool was_tried)
 {
     int error = errno;
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(c->fd));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(c->fd, note));
     intptr_t n = weft__fd_wait_end(&w, recv_with_weft(c), -EAGAIN);
     if (n == -EBADF)
         return weft__hook_fail(n); /* the number may belong to another file now */
-    weft__fd_note_waited(c->fd, c->message == NULL && n == (intptr_t)c->bytes);
+    weft__fd_note_waited(c->fd, note, was_tried, c->message == NULL && n == (intptr_t)c->bytes);
     errno = error;
     return weft__hook_result(n);
 }
 
 /*
- * Receive the rest of a call with MSG_WAITALL. An error of the socket must remain for the next call,
- * so do not receive after POLLERR. The rest may fail only because of a cancellation, which the next
- * call reports, too.
+ * Receive the rest of a call with MSG_WAITALL. An error of the socket must remain for the next
+ * call, so do not receive after POLLERR. The rest may fail only because of a cancellation, which
+ * the next call reports, too.
  */
 static ssize_t recv_rest(const weft__recv_call *c, size_t done)
 {
@@ -61,7 +60,8 @@ static ssize_t recv_rest(const weft__recv_call *c, size_t done)
         return (ssize_t)done;
     int error = errno;
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(c->fd));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS,
+                          weft__fd_recv_limit_s(c->fd, weft__fd_note(c->fd)));
     intptr_t n = weft_wait_fd(c->fd, POLLIN);
     if (n >= 0 && !(n & POLLERR))
         n = weft_recv(c->fd, (char *)c->buffer + done, c->bytes - done, c->flags);
@@ -85,12 +85,12 @@ ssize_t weft__recv_in_fiber(const weft__recv_call *c)
     int error = errno;
     uint32_t note = weft__fd_note(c->fd);
     /* Several pieces with MSG_WAITALL: only weft_recvmsg continues a partial message. */
-    bool is_direct = weft__fd_note_expects_wait(note) ||
-                     (c->message != NULL && c->flags & MSG_WAITALL);
+    bool is_direct =
+        weft__fd_note_expects_wait(note) || (c->message != NULL && c->flags & MSG_WAITALL);
     ssize_t n = is_direct ? -1 : recv_real(c, MSG_DONTWAIT);
     if (n < 0 && (is_direct || errno == EAGAIN) && weft__fd_may_wait(c->fd)) {
         errno = error;
-        return recv_waiting(c);
+        return recv_waiting(c, note, !is_direct);
     }
     weft__fd_note_ready(c->fd, note);
     if (is_direct)
@@ -124,8 +124,7 @@ HOOK_DEFINE(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags))
 {
     if (!weft__hook_is_on() || message == NULL)
         return REAL(recvmsg)(fd, message, flags);
-    return weft__recv_in_fiber(
-        &(weft__recv_call){.fd = fd, .flags = flags, .message = message});
+    return weft__recv_in_fiber(&(weft__recv_call){.fd = fd, .flags = flags, .message = message});
 }
 
 /* The checks of fortified calls: the real call ends the process if the buffer is too small. */

@@ -39,7 +39,7 @@ static intptr_t batch_try(recv_batch *b)
 static intptr_t batch_wait(recv_batch *b)
 {
     weft__hook_wait w;
-    double limit_s = weft__fd_recv_limit_s(b->fd);
+    double limit_s = weft__fd_recv_limit_s(b->fd, weft__fd_note(b->fd));
     if (b->done > 0 && isfinite(b->deadline)) {
         double left_s = weft__seconds_left(b->deadline, weft_now());
         limit_s = limit_s < 0 ? left_s : weft__seconds_min(limit_s, left_s);

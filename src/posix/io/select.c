@@ -18,9 +18,9 @@ enum { READ_SET, WRITE_SET, EXCEPT_SET, SETS };
 
 /* A call of select. */
 typedef struct select_call {
-    int count;            /* of the numbers in each set */
-    fd_set *sets[SETS];   /* of the caller; NULL: not used */
-    size_t set_bytes;     /* of each set */
+    int count;             /* of the numbers in each set */
+    fd_set *sets[SETS];    /* of the caller; NULL: not used */
+    size_t set_bytes;      /* of each set */
     unsigned long *wanted; /* a copy of all sets */
     struct pollfd *fds;
     size_t fds_count;
@@ -104,7 +104,7 @@ static int select_for(void *context, double seconds)
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_NEVER_RESTARTS, WEFT__HOOK_FOREVER);
     int rc = weft_poll(c->fds, c->fds_count, seconds);
-    while (rc > 0 && (rc = select_now(c)) == 0) {
+    while (rc > 0 && (rc = select_now(c)) == 0 && weft_now() < end) {
         rc = weft__hook_retry_pause(&delay_s);
         if (rc == 0)
             rc = weft_poll(c->fds, c->fds_count, weft__seconds_left(end, weft_now()));

@@ -25,7 +25,7 @@ static ssize_t sendfile_in_fiber(int out, int in, off_t *offset, size_t bytes)
     int error = errno;
     off_t begin = *offset;
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_send_limit_s(out));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_send_limit_s(out, weft__fd_note(out)));
     intptr_t n = weft_sendfile(out, in, offset, bytes < COPY_BYTES_MAX ? bytes : COPY_BYTES_MAX);
     n = weft__fd_wait_end(&w, n, -EAGAIN);
     if (n < 0 && *offset > begin)
