@@ -66,8 +66,8 @@ bool weft__fd_note_expects_wait(uint32_t note)
 void weft__fd_note_waited(int fd, uint32_t note, bool was_tried, bool is_full)
 {
     bool is_exact = note & WEFT__NOTE_EXACT || (was_tried && note & WEFT__NOTE_FULL);
-    uint32_t bits = WEFT__NOTE_WAITED | (is_full ? WEFT__NOTE_FULL : 0) |
-                    (is_exact ? WEFT__NOTE_EXACT : 0);
+    uint32_t bits =
+        WEFT__NOTE_WAITED | (is_full ? WEFT__NOTE_FULL : 0) | (is_exact ? WEFT__NOTE_EXACT : 0);
     if ((note & WEFT__NOTE_READS) != bits)
         weft__fd_note_change(fd, WEFT__NOTE_READS, bits);
 }
@@ -92,13 +92,16 @@ static weft__fd_kind_note kind_find(int fd)
     return is_on_disk ? WEFT__FD_DISK : WEFT__FD_NOWAIT;
 }
 
+weft__fd_kind_note weft__fd_kind_renew(int fd)
+{
+    weft__fd_kind_note kind = kind_find(fd);
+    if (kind != WEFT__FD_UNKNOWN)
+        weft__fd_kind_set(fd, kind);
+    return kind;
+}
+
 weft__fd_kind_note weft__fd_kind_of(int fd)
 {
     weft__fd_kind_note kind = weft__fd_note(fd) & WEFT__NOTE_KIND;
-    if (kind == WEFT__FD_UNKNOWN && fd >= 0) {
-        kind = kind_find(fd);
-        if (kind != WEFT__FD_UNKNOWN)
-            weft__fd_kind_set(fd, kind);
-    }
-    return kind;
+    return kind == WEFT__FD_UNKNOWN && fd >= 0 ? weft__fd_kind_renew(fd) : kind;
 }
