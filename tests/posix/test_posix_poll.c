@@ -2,6 +2,7 @@
 #include "posix/posix_io_support.h"
 
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 
@@ -102,8 +103,8 @@ static weft_value by_pselect(void *arg)
     fd_set set;
     struct timespec time;
     int end = fill_set(w, &set);
-    return take_set(
-        w, &set, pselect(end, &set, NULL, NULL, timespec_of(w->timeout_ms, &time), w->mask));
+    return take_set(w, &set,
+                    pselect(end, &set, NULL, NULL, timespec_of(w->timeout_ms, &time), w->mask));
 }
 
 static weft_value take_events(watching *w, const struct epoll_event *event, int n)
@@ -142,7 +143,7 @@ static weft_fn *const ways[] = {by_poll,       by_ppoll,       by_select,      b
 static const size_t counts[] = {1, 2, 9, MANY};
 #define COUNTS ((int)COUNT_OF(counts))
 
-TEST_LOOP(every_way_to_wait_lets_other_fibers_run, WAYS * COUNTS)
+TEST_LOOP(every_way_to_wait_lets_other_fibers_run, WAYS *COUNTS)
 {
     static watching w;
     size_t n = counts[_i / WAYS];
@@ -168,7 +169,7 @@ TEST_LOOP(a_call_that_is_ready_does_not_wait, WAYS)
     ck_assert_uint_eq(posix_stats().waits, 0);
 }
 
-TEST_LOOP(a_call_with_a_time_returns_0_after_it, WAYS * COUNTS)
+TEST_LOOP(a_call_with_a_time_returns_0_after_it, WAYS *COUNTS)
 {
     static watching w;
     open_watching(&w, counts[_i / WAYS]);
@@ -182,7 +183,7 @@ TEST_LOOP(a_call_with_a_time_returns_0_after_it, WAYS * COUNTS)
     ck_assert_uint_eq(posix_stats().waits, 1);
 }
 
-TEST_LOOP(a_deadline_gives_ECANCELED, WAYS * COUNTS)
+TEST_LOOP(a_deadline_gives_ECANCELED, WAYS *COUNTS)
 {
     static watching w;
     open_watching(&w, counts[_i / WAYS]);
@@ -300,6 +301,25 @@ TEST(select_takes_sets_that_are_larger_than_fd_set)
     put_text(fd[1], "x");
     ck_assert_int_eq(select(high + 1, sets, NULL, NULL, NULL), 1);
     ck_assert_uint_eq(words[index], 1ul << ((size_t)high % bits));
+}
+
+TEST(select_does_not_use_memory_beyond_the_numbers_that_can_be_open)
+{
+    int fd[2];
+    open_pipe(fd);
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages =
+        mmap(NULL, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(pages != MAP_FAILED);
+    ck_assert_int_eq(mprotect(pages + page_bytes, page_bytes, PROT_NONE), 0);
+    fd_set *reads = (fd_set *)(void *)(pages + page_bytes - sizeof *reads);
+    struct timeval time = {.tv_usec = 1000};
+    FD_SET(fd[0], reads);
+    ck_assert_int_eq(select(1 << 20, reads, NULL, NULL, &time), 0); /* a value of getdtablesize */
+    FD_SET(fd[0], reads);
+    put_text(fd[1], "x");
+    ck_assert_int_eq(select(1 << 20, reads, NULL, NULL, NULL), 1);
+    ck_assert(FD_ISSET(fd[0], reads));
 }
 
 TEST(select_for_exceptions_does_not_return_for_a_closed_connection)
