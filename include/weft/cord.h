@@ -42,8 +42,8 @@ typedef weft_fiber weft_cord;
 
 /* Options of a new cord. All-zero is the default. */
 typedef struct weft_cord_options {
-    const char *name;    /* of the main fiber, and of the thread (cut to 15 bytes); NULL: "main" */
-    int cpu;             /* the CPU to run on, counted from 1; 0: any */
+    const char *name; /* of the main fiber, and of the thread (cut to 15 bytes); NULL: "main" */
+    int cpu;          /* the CPU to run on, counted from 1; 0: any */
     /*
      * A name as in WEFT_BACKEND. If the backend cannot be opened, weft uses the best other backend,
      * and prints one line (io.h). NULL: WEFT_BACKEND, or the default.

@@ -27,7 +27,8 @@
  *
  * Locks (mutexes, rwlocks, conditions, semaphores, barriers, pthread_once, C11 and C++ forms) belong
  * to the fiber that locked them. Fibers of one thread exclude each other. Fibers and plain threads
- * can share a lock.
+ * can share a lock. Adopt all modules that signal a condition, or use a barrier, on which fibers
+ * wait.
  *
  * errno, h_errno, the locale of uselocale and the error queue of OpenSSL belong to each fiber. Other
  * thread-local data is shared by the fibers of a thread, for example the buffers of strerror,
@@ -65,6 +66,7 @@ typedef struct weft_adopt_options {
  * Hook the calls of a loaded module and of the libraries that it needs.
  *
  * name is the file name of a shared library, for example "libpq.so.5", or "" for the program itself.
+ * "libpq.so" means any version of the library.
  * The libraries that the module needs are adopted too, except libc, the dynamic loader, memory
  * allocators, sanitizers, weft and the libraries that only weft needs. A module that is already
  * adopted is adopted again with the new options. Call weft_adopt again after dlopen has loaded more
@@ -113,7 +115,9 @@ WEFT_API int weft_disown(const char *name);
 WEFT_API int weft_posix_pass(bool is_off);
 
 /**
- * Return the fiber that holds a recursive or error-checking mutex of the calling thread.
+ * Return the fiber of the calling thread that holds a mutex.
+ *
+ * The fiber is known only for recursive and error-checking mutexes.
  *
  * Returns 0 if the mutex is free, if another thread holds it, or if its type is another.
  */

@@ -430,10 +430,10 @@ extern const weft__backend_type weft__backend_sim;
  * Open the backend called name. If name is NULL, use the value of the environment variable
  * WEFT_BACKEND. Open the best backend that works in these cases:
  *   - The name is missing, empty or unknown.
- *   - The backend is not sim, and cannot be opened. If is_inherited is false, warn once per process.
- * is_inherited is true if name is the backend of the parent process, which the program need not have
- * named. Set *why to the reason for the choice. The text is valid until the thread calls
- * weft__backend_open again. Returns 0, or -errno if no backend can be opened.
+ *   - The backend is not sim, and cannot be opened. Warn once per process, unless is_inherited.
+ * is_inherited is true if name is the backend of the parent process. The program need not have
+ * named that backend. Set *why to the reason for the choice. The text is valid until the thread
+ * calls weft__backend_open again. Returns 0, or -errno if no backend can be opened.
  */
 int weft__backend_open(weft__backend **out, const char *name, bool is_inherited, const char **why);
 

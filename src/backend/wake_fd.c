@@ -75,6 +75,12 @@ int weft__wake_fd_open(weft__wake_fd *w, int flags)
     return weft__wake_fd_renew(w, flags);
 }
 
+int weft__wake_fd_open_low(weft__wake_fd *w, int flags)
+{
+    atomic_store(&w->fd, -1);
+    return wake_fd_adopt(w, open_marked(flags));
+}
+
 /*
  * If fcntl fails with an error other than EBADF (for example because of seccomp), assume that the
  * mark is set.

@@ -15,10 +15,11 @@ typedef struct weft__wake_fd {
     uint32_t generation; /* of fd, when the eventfd was opened */
 } weft__wake_fd;
 
-/*
- * Open the eventfd at a high number, with flags as in eventfd(2). Returns 0 or -errno.
- */
+/* Open the eventfd at a high number, with flags as in eventfd(2). Returns 0 or -errno. */
 int weft__wake_fd_open(weft__wake_fd *w, int flags);
+
+/* Like weft__wake_fd_open, but at the lowest free number. */
+int weft__wake_fd_open_low(weft__wake_fd *w, int flags);
 
 /*
  * Move a new descriptor to a high number. A program may expect its own files at the lowest numbers,
@@ -27,7 +28,9 @@ int weft__wake_fd_open(weft__wake_fd *w, int flags);
  */
 int weft__fd_move_up(int fd);
 
-/* Open a new eventfd, to replace a lost eventfd. On failure, keep the number. Returns 0 or -errno. */
+/*
+ * Open a new eventfd, to replace a lost eventfd. On failure, keep the number. Returns 0 or -errno.
+ */
 int weft__wake_fd_renew(weft__wake_fd *w, int flags);
 
 /*

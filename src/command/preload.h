@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /*
- * Find libweft-preload beside the command, as in the build folder, or in the library directory of the
- * installation. path has PATH_MAX bytes. Return false if the library does not exist.
+ * Find libweft-preload beside the command, as in the build folder, or in the library directory of
+ * the installation. path has PATH_MAX bytes. Return false if the library does not exist.
  */
 bool weft__preload_find(char *path);
 

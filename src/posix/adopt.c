@@ -8,6 +8,7 @@
 
 #include "posix/elf.h"
 #include "posix/hook.h"
+#include "posix/lock/waiters.h"
 #include "posix/wait.h"
 
 #include <weft/error.h>
@@ -61,10 +62,10 @@ uint64_t weft__adopt_slots(void)
 
 /* The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. */
 static const char *const excluded_names[] = {
-    "ld-linux", "libc.so",    "libpthread.so", "libdl.so",   "librt.so",    "linux-vdso",
-    "libasan",  "libtsan",    "libubsan",      "liblsan",    "libhwasan",   "libclang_rt",
-    "liburing", "libev.so",   "libcares",      "libweft.so", "libweft-web", "libweft-posix",
-    "libweft-preload",
+    "ld-linux",   "libc.so",     "libpthread.so", "libdl.so",        "librt.so",
+    "linux-vdso", "libasan",     "libtsan",       "libubsan",        "liblsan",
+    "libhwasan",  "libclang_rt", "liburing",      "libev.so",        "libcares",
+    "libweft.so", "libweft-web", "libweft-posix", "libweft-preload",
 };
 
 static bool is_weft(const weft__elf_module *m)
@@ -121,8 +122,7 @@ static bool makes_system_calls(const weft__elf_module *m)
 
 static bool is_hooked(weft__hook_group group, const weft_adopt_options *o)
 {
-    return group == WEFT__HOOKS_LOCK ? !o->has_no_locks
-                                     : group != WEFT__HOOKS_FILE || o->has_files;
+    return group == WEFT__HOOKS_LOCK ? !o->has_no_locks : group != WEFT__HOOKS_FILE || o->has_files;
 }
 
 /* The context of slot_adopt. */
@@ -267,7 +267,9 @@ static void closure_add_needed(void *context, const char *name)
         closure_add(c, (size_t)(m - c->loaded->modules));
 }
 
-/* Adopt the module and the libraries that it needs. Returns the number of hooked calls, or -errno. */
+/*
+ * Adopt the module and the libraries that it needs. Returns the number of hooked calls, or -errno.
+ */
 static int closure_adopt(closure *c, const weft__elf_module *m, const weft_adopt_options *o)
 {
     int total = 0;
@@ -369,7 +371,7 @@ int weft_disown(const char *name)
 {
     if (name == NULL)
         return weft_fail(-EINVAL, "weft_disown: name is NULL");
-    if (weft__hook_waits_now() > 0)
+    if (weft__hook_waits_now() + weft__waiters_now() > 0)
         return weft_fail(-EBUSY, "weft_disown: a fiber waits in a hooked call");
     adopt_lock();
     int rc = weft__elf_each_module(disown_if_called, (void *)(uintptr_t)name);
@@ -398,8 +400,8 @@ static void count_if_hooked(void *context, const char *symbol, void **at)
     hooked_count *count = context;
     const weft__hook *h = weft__hook_find(symbol);
     bool is_unresolved = weft__elf_contains(count->module, *at);
-    count->slots += h != NULL && (*at == (void *)(uintptr_t)h->fn ||
-                                  (is_unresolved && weft__real_is_preload));
+    count->slots +=
+        h != NULL && (*at == (void *)(uintptr_t)h->fn || (is_unresolved && weft__real_is_preload));
 }
 
 typedef struct each_adoptable {
@@ -435,8 +437,8 @@ void weft__adopt_each(void (*fn)(void *context, const weft__elf_module *m, weft_
  */
 
 /*
- * The context is the module of the slot. A slot that the loader has not resolved yet points into its
- * own module.
+ * The context is the module of the slot. A slot that the loader has not resolved yet points into
+ * its own module.
  */
 static void slot_spare(void *context, const char *symbol, void **at)
 {

@@ -35,12 +35,14 @@ uint64_t weft__adopt_slots(void);
 
 /* What hooks reach in a loaded module. */
 typedef struct weft__adopt_info {
-    size_t slots;       /* import slots that point to hooks */
-    bool is_adopted;    /* by weft_adopt, or by libweft-preload */
-    bool is_refused;    /* weft_adopt refuses the module, because it calls syscall(2) */
+    size_t slots;    /* import slots that point to hooks */
+    bool is_adopted; /* by weft_adopt, or by libweft-preload */
+    bool is_refused; /* weft_adopt refuses the module, because it calls syscall(2) */
 } weft__adopt_info;
 
-/* Call fn for every loaded module that may be adopted. fn must not call the functions of adopt.h. */
+/*
+ * Call fn for every loaded module that may be adopted. fn must not call the functions of adopt.h.
+ */
 void weft__adopt_each(void (*fn)(void *context, const weft__elf_module *m, weft__adopt_info info),
                       void *context);
 

@@ -9,8 +9,10 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -22,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,5 +45,10 @@ int __openat64_2(int folder, const char *path, int flags);
 
 __sighandler_t bsd_signal(int signal, __sighandler_t handler);
 _Noreturn void __longjmp_chk(jmp_buf buffer, int value);
+
+/* The guards of static variables in C++. */
+int __cxa_guard_acquire(uint64_t *guard);
+void __cxa_guard_abort(uint64_t *guard);
+void __cxa_guard_release(uint64_t *guard);
 
 #endif

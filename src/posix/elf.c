@@ -144,10 +144,19 @@ const char *weft__elf_file_name(const weft__elf_module *m)
     return slash != NULL ? slash + 1 : m->path;
 }
 
+/* Return whether file is name, or name with a version: libpq.so.5 for libpq.so. */
+static bool is_version_of(const char *file, const char *name)
+{
+    size_t bytes = strlen(name);
+    bool has_version = bytes > 3 && strcmp(name + bytes - 3, ".so") == 0 &&
+                       strncmp(file, name, bytes) == 0 && file[bytes] == '.';
+    return has_version || strcmp(file, name) == 0;
+}
+
 bool weft__elf_is_called(const weft__elf_module *m, const char *name)
 {
-    return strcmp(weft__elf_file_name(m), name) == 0 || strcmp(m->path, name) == 0 ||
-           (m->soname != NULL && strcmp(m->soname, name) == 0);
+    return is_version_of(weft__elf_file_name(m), name) || strcmp(m->path, name) == 0 ||
+           (m->soname != NULL && is_version_of(m->soname, name));
 }
 
 bool weft__elf_contains(const weft__elf_module *m, const void *address)

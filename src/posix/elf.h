@@ -41,7 +41,10 @@ void weft__elf_each_slot(const weft__elf_module *m,
 void weft__elf_each_needed(const weft__elf_module *m, void (*fn)(void *context, const char *name),
                            void *context);
 
-/* Return whether name is the file name, the path or the soname of the module. */
+/*
+ * Return whether name is the file name, the path or the soname of the module. The file name or the
+ * soname may have a version that name lacks.
+ */
 bool weft__elf_is_called(const weft__elf_module *m, const char *name);
 
 /* Return the file name of the module, without folders. */

@@ -29,8 +29,7 @@ const weft__real_calls *weft__real_resolve(void);
 extern const bool weft__real_is_preload;
 
 /* The real function of a hooked name. */
-#define REAL(name) \
-    (LIKELY(weft__real.name != NULL) ? weft__real.name : weft__real_resolve()->name)
+#define REAL(name) (LIKELY(weft__real.name != NULL) ? weft__real.name : weft__real_resolve()->name)
 
 /*
  * Define a hook: HOOK_DEFINE(int, close, (int fd)) { ... }
@@ -50,7 +49,7 @@ typedef struct weft__hook_thread {
     _Atomic(unsigned) signals, interrupting_signals;
 } weft__hook_thread;
 
-extern __thread weft__hook_thread weft__hook_thread_self;
+extern __thread weft__hook_thread weft__hook_thread_self __attribute__((tls_model("initial-exec")));
 
 /* True if WEFT_POSIX=0 has switched all hooks off. Set before the program starts. */
 extern bool weft__hooks_are_off;

@@ -1,6 +1,6 @@
 /*
- * The start of libweft-preload. A hook may be called before: the constructors of other libraries may
- * run first. The hooks then find the real functions by themselves, and weft is off, because the
+ * The start of libweft-preload. A hook may be called before: the constructors of other libraries
+ * may run first. The hooks then find the real functions by themselves, and weft is off, because the
  * thread is not a cord.
  */
 #include "posix/adopt.h"
@@ -19,9 +19,9 @@ static bool is_set_to(const char *name, const char *value)
 }
 
 /*
- * WEFT_POSIX=0 switches the hooks off. WEFT_POSIX=1 makes the main thread a cord. Otherwise, a thread
- * becomes a cord when the program calls weft. WEFT_POSIX_REPORT=1 prints a report on stderr, in this
- * program only, not in its children.
+ * WEFT_POSIX=0 switches the hooks off. WEFT_POSIX=1 makes the main thread a cord. Otherwise, a
+ * thread becomes a cord when the program calls weft. WEFT_POSIX_REPORT=1 prints a report on stderr,
+ * in this program only, not in its children.
  */
 __attribute__((constructor)) static void preload_start(void)
 {

@@ -1,6 +1,6 @@
 /*
- * The report on adopted modules: hooked calls, and calls that hooks cannot reach. The report goes to
- * a descriptor without stdio, because a report may be needed while stdio blocks.
+ * The report on adopted modules: hooked calls, and calls that hooks cannot reach. The report goes
+ * to a descriptor without stdio, because a report may be needed while stdio blocks.
  */
 #include "posix/adopt.h"
 #include "posix/elf.h"
@@ -20,17 +20,53 @@
  */
 static const char *const blocking_names[] = {
     /* stdio */
-    "fgetc", "fgets", "fgetwc", "fgetws", "fread", "fread_unlocked", "fscanf", "getc", "getchar",
-    "getdelim", "getline", "gets", "getwc", "scanf", "vfscanf", "vscanf", "__fgets_chk",
-    "__fread_chk", "__isoc99_fscanf", "__isoc99_scanf", "__isoc99_vfscanf", "__getdelim",
-    "__isoc23_fscanf", "__isoc23_scanf",
+    "fgetc",
+    "fgets",
+    "fgetwc",
+    "fgetws",
+    "fread",
+    "fread_unlocked",
+    "fscanf",
+    "getc",
+    "getchar",
+    "getdelim",
+    "getline",
+    "gets",
+    "getwc",
+    "scanf",
+    "vfscanf",
+    "vscanf",
+    "__fgets_chk",
+    "__fread_chk",
+    "__isoc99_fscanf",
+    "__isoc99_scanf",
+    "__isoc99_vfscanf",
+    "__getdelim",
+    "__isoc23_fscanf",
+    "__isoc23_scanf",
     /* signals */
-    "pause", "sigpause", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo",
+    "pause",
+    "sigpause",
+    "sigsuspend",
+    "sigtimedwait",
+    "sigwait",
+    "sigwaitinfo",
     /* System V and POSIX message queues, asynchronous I/O */
-    "aio_suspend", "lio_listio", "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend",
-    "msgrcv", "msgsnd", "semop", "semtimedop",
+    "aio_suspend",
+    "lio_listio",
+    "mq_receive",
+    "mq_send",
+    "mq_timedreceive",
+    "mq_timedsend",
+    "msgrcv",
+    "msgsnd",
+    "semop",
+    "semtimedop",
     /* terminals, kernel events, system calls */
-    "fanotify_init", "tcdrain", "tcflush", "syscall",
+    "fanotify_init",
+    "tcdrain",
+    "tcflush",
+    "syscall",
 };
 
 /* The output. */
@@ -44,7 +80,7 @@ typedef struct report {
 static void report_bytes(report *r, const char *text, size_t bytes)
 {
     while (r->error == 0 && bytes > 0) {
-        ssize_t n = write(r->fd, text, bytes);
+        ssize_t n = REAL(write)(r->fd, text, bytes);
         if (n < 0 && errno != EINTR)
             r->error = -errno;
         if (n > 0) {

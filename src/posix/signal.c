@@ -3,8 +3,8 @@
  *
  * The kernel calls a handler of this file, which calls the handler of the program. Hooks are off in
  * the handler of the program, because a handler must not switch. Afterwards, waits of hooks in this
- * thread end with EINTR, as system calls do. A handler cannot switch to these fibers. So the handler
- * posts a message to its own thread.
+ * thread end with EINTR, as system calls do. A handler cannot switch to these fibers. So the
+ * handler posts a message to its own thread.
  *
  * The order of events makes the message safe: the cord sets is_asleep before it checks its inbox,
  * and the handler pushes the message before it reads is_asleep. A signal between the check and the
@@ -32,6 +32,9 @@ static _Atomic(info_handler *) info_handlers[_NSIG];
 typedef struct handler_frame {
     struct handler_frame *outer; /* the handler that this handler has interrupted; NULL: none */
     uintptr_t address;           /* of the stack frame */
+    int depth;                   /* the number of outer handlers */
+    weft__hook_wait *wait;       /* the wait that the handler has interrupted; NULL: none */
+    jmp_buf back;                /* to the wrapper; set if wait is not NULL */
 } handler_frame;
 
 static __thread handler_frame *innermost;
@@ -81,7 +84,10 @@ static void handler_begin(handler_frame *frame, int signal, uintptr_t address)
 {
     int error = errno;
     weft__hook_thread *t = &weft__hook_thread_self;
-    *frame = (handler_frame){innermost, address};
+    frame->outer = innermost;
+    frame->address = address;
+    frame->depth = t->handlers;
+    frame->wait = innermost == NULL ? weft__hook_wait_of_handler() : NULL;
     innermost = frame;
     t->handlers++;
     if (weft__cord_self != NULL) {
@@ -95,7 +101,7 @@ static void handler_end(const handler_frame *frame)
 {
     int error = errno;
     innermost = frame->outer;
-    weft__hook_thread_self.handlers--;
+    weft__hook_thread_self.handlers = frame->depth; /* a jump may have left this handler */
     notice_post();
     errno = error;
 }
@@ -104,7 +110,8 @@ static void on_plain_signal(int signal)
 {
     handler_frame frame;
     handler_begin(&frame, signal, (uintptr_t)__builtin_frame_address(0));
-    atomic_load(&plain_handlers[signal])(signal);
+    if (frame.wait == NULL || setjmp(frame.back) == 0)
+        atomic_load (&plain_handlers[signal])(signal);
     handler_end(&frame);
 }
 
@@ -112,7 +119,8 @@ static void on_info_signal(int signal, siginfo_t *info, void *context)
 {
     handler_frame frame;
     handler_begin(&frame, signal, (uintptr_t)__builtin_frame_address(0));
-    atomic_load(&info_handlers[signal])(signal, info, context);
+    if (frame.wait == NULL || setjmp(frame.back) == 0)
+        atomic_load (&info_handlers[signal])(signal, info, context);
     handler_end(&frame);
 }
 
@@ -144,8 +152,8 @@ static void handlers_store(int signal, handler_pair pair)
 }
 
 /*
- * Return whether the value is a function of the program. A module that is not adopted may have saved
- * a function of this file, which needs no wrapper.
+ * Return whether the value is a function of the program. A module that is not adopted may have
+ * saved a function of this file, which needs no wrapper.
  */
 static bool is_program_handler(plain_handler *handler)
 {
@@ -237,46 +245,62 @@ HOOK_DEFINE(plain_handler *, __sysv_signal, (int signal, plain_handler *handler)
 }
 
 /*
- * Jumps. A handler may end by a jump.
+ * Jumps. A handler may end by a jump, for example out of a wait for a child. If the handler has
+ * interrupted a wait of a hook, the state of weft would not be consistent after the jump. So the
+ * handler returns, the wait ends, and then the hook jumps.
  */
 
 /*
- * Leave the handlers that a jump leaves. If the buffer of the jump is in a frame of the handler, the
- * jump does not leave the handler. A jump to a static buffer leaves all handlers.
+ * Leave the handlers that a jump leaves. Return the outermost of them, or NULL. If the buffer of
+ * the jump is in a frame of the handler, the jump does not leave the handler. A jump to a static
+ * buffer leaves all handlers.
  */
-static void handlers_leave(const void *buffer)
+static handler_frame *handlers_leave(const void *buffer)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), target = (uintptr_t)buffer;
+    handler_frame *left = NULL;
     while (innermost != NULL && !(target > here && target < innermost->address)) {
-        innermost = innermost->outer;
-        weft__hook_thread_self.handlers--;
+        left = innermost;
+        innermost = left->outer;
+        weft__hook_thread_self.handlers = left->depth;
     }
+    return left;
+}
+
+static void jump_out(weft__hook_jump jump)
+{
+    handler_frame *left = handlers_leave(jump.buffer);
+    if (left == NULL || left->wait == NULL)
+        return;
+    left->wait->jump = jump;
+    innermost = left;
+    REAL(_longjmp)(left->back, 1);
 }
 
 HOOK_DEFINE(_Noreturn void, longjmp, (jmp_buf buffer, int value))
 {
-    handlers_leave(buffer);
+    jump_out((weft__hook_jump){REAL(longjmp), buffer, value});
     REAL(longjmp)(buffer, value);
     __builtin_unreachable();
 }
 
 HOOK_DEFINE(_Noreturn void, _longjmp, (jmp_buf buffer, int value))
 {
-    handlers_leave(buffer);
+    jump_out((weft__hook_jump){REAL(_longjmp), buffer, value});
     REAL(_longjmp)(buffer, value);
     __builtin_unreachable();
 }
 
 HOOK_DEFINE(_Noreturn void, siglongjmp, (sigjmp_buf buffer, int value))
 {
-    handlers_leave(buffer);
+    jump_out((weft__hook_jump){REAL(siglongjmp), buffer, value});
     REAL(siglongjmp)(buffer, value);
     __builtin_unreachable();
 }
 
 HOOK_DEFINE(_Noreturn void, __longjmp_chk, (jmp_buf buffer, int value))
 {
-    handlers_leave(buffer);
+    jump_out((weft__hook_jump){REAL(__longjmp_chk), buffer, value});
     REAL(__longjmp_chk)(buffer, value);
     __builtin_unreachable();
 }

@@ -1,14 +1,16 @@
 /* Streams of stdio that wait with weft: a cookie that calls hooks. */
 #include "posix/hook.h"
-#include "posix/wait.h"
 
 #include <weft/error.h>
-#include <weft/io.h>
 #include <weft/posix.h>
 
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
+
+ssize_t weft__hook_read(int fd, void *buffer, size_t bytes);
+ssize_t weft__hook_write(int fd, const void *buffer, size_t bytes);
+int weft__hook_close(int fd);
 
 /* The cookie of a stream is its descriptor. */
 static int fd_of_cookie(void *cookie)
@@ -18,21 +20,7 @@ static int fd_of_cookie(void *cookie)
 
 static ssize_t stream_read(void *cookie, char *buffer, size_t bytes)
 {
-    int fd = fd_of_cookie(cookie);
-    if (!weft__hook_is_on())
-        return read(fd, buffer, bytes);
-    weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, WEFT__HOOK_FOREVER);
-    return weft__hook_result(weft__hook_wait_end(&w, weft_read(fd, buffer, bytes)));
-}
-
-static ssize_t stream_write_some(int fd, const char *buffer, size_t bytes)
-{
-    if (!weft__hook_is_on())
-        return write(fd, buffer, bytes);
-    weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, WEFT__HOOK_FOREVER);
-    return weft__hook_result(weft__hook_wait_end(&w, weft_write(fd, buffer, bytes)));
+    return weft__hook_read(fd_of_cookie(cookie), buffer, bytes);
 }
 
 /* Write all bytes. On failure return the bytes that are written, as stdio requires. */
@@ -40,7 +28,7 @@ static ssize_t stream_write(void *cookie, const char *buffer, size_t bytes)
 {
     size_t done = 0;
     while (done < bytes) {
-        ssize_t n = stream_write_some(fd_of_cookie(cookie), buffer + done, bytes - done);
+        ssize_t n = weft__hook_write(fd_of_cookie(cookie), buffer + done, bytes - done);
         if (n <= 0)
             break;
         done += (size_t)n;
@@ -60,8 +48,7 @@ static int stream_seek(void *cookie, off64_t *offset, int whence)
 
 static int stream_close(void *cookie)
 {
-    int fd = fd_of_cookie(cookie);
-    return weft__cord_self != NULL ? (int)weft__hook_result(weft_close(fd)) : close(fd);
+    return weft__hook_close(fd_of_cookie(cookie));
 }
 
 /* Return whether the descriptor allows the mode. */
@@ -79,14 +66,14 @@ static int check_stream(int fd, const char *mode)
 {
     if (mode == NULL || mode[0] == '\0' || strchr("rwa", mode[0]) == NULL)
         return weft_fail(-EINVAL, "weft_fdopen: mode is '%s'", mode != NULL ? mode : "NULL");
-    int flags = fcntl(fd, F_GETFL);
+    int flags = REAL(fcntl)(fd, F_GETFL);
     if (flags < 0)
         return weft_fail(-errno, "weft_fdopen: descriptor %d: %s", fd, strerror(errno));
     if (!mode_is_allowed(mode, flags))
         return weft_fail(-EINVAL, "weft_fdopen: descriptor %d does not allow mode '%s'", fd, mode);
-    if (mode[0] == 'a' && (flags & O_APPEND) == 0 && fcntl(fd, F_SETFL, flags | O_APPEND) < 0)
+    if (mode[0] == 'a' && (flags & O_APPEND) == 0 && REAL(fcntl)(fd, F_SETFL, flags | O_APPEND) < 0)
         return weft_fail(-errno, "weft_fdopen: descriptor %d: %s", fd, strerror(errno));
-    if (strchr(mode, 'e') != NULL && fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+    if (strchr(mode, 'e') != NULL && REAL(fcntl)(fd, F_SETFD, FD_CLOEXEC) < 0)
         return weft_fail(-errno, "weft_fdopen: descriptor %d: %s", fd, strerror(errno));
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Helpers for the tests of the backends: operations that record their results. Each test has
- * its own backend.
+ * Helpers for the tests of the backends: operations that record their results. With
+ * FIXTURE(open_backend, close_backend) each test has its own backend.
  */
 #ifndef TESTS_BACKEND_BACKEND_HARNESS_H
 #define TESTS_BACKEND_BACKEND_HARNESS_H
@@ -8,11 +8,7 @@
 #include "backend/backend.h"
 #include "support/suite.h"
 
-#include <check.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct test_op {
     weft__op op;
@@ -92,6 +88,12 @@ static inline intptr_t finish_op(test_op *t, intptr_t submitted)
     return t->result;
 }
 
+static inline intptr_t op_now(weft__op op)
+{
+    test_op t = {0};
+    return finish_op(&t, start_op(&t, op));
+}
+
 static inline intptr_t read_now(int fd, void *to, size_t bytes)
 {
     test_op t = {0};
@@ -153,13 +155,6 @@ static inline void backend_close_pair(const int fd[2])
 {
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-}
-
-/* Open a backend before each test, and close it afterwards. */
-__attribute__((constructor)) static void set_backend_fixture(void)
-{
-    own_suite.set_up = open_backend;
-    own_suite.tear_down = close_backend;
 }
 
 #endif

@@ -6,7 +6,8 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <pthread.h>
+
+FIXTURE(open_backend, close_backend)
 
 enum { PIPE, SOCKETS, PIPE_NONBLOCK, SOCKETS_NONBLOCK, KINDS };
 

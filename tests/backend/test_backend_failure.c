@@ -5,35 +5,15 @@
  */
 #include "support/seccomp.h"
 #include "support/suite.h"
-#include "support/support.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 #define FILES 24
-
-/* Steps of a program. A failed step prints a message and exits with status 99. */
-#define STEP_EQ(value, expected)                                           \
-    do {                                                                   \
-        long is = (long)(value);                                           \
-        if (is != (expected)) {                                            \
-            fprintf(stderr, "line %d: %s is %ld\n", __LINE__, #value, is); \
-            _exit(99);                                                     \
-        }                                                                  \
-    } while (0)
-#define STEP(condition)                                             \
-    do {                                                            \
-        if (!(condition)) {                                         \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-            _exit(99);                                              \
-        }                                                           \
-    } while (0)
 
 static sem_t has_begun, may_end;
 
@@ -51,9 +31,8 @@ FIBER(sleep_20ms, weft_sleep(0.02))
 static weft_value wait_for_deadline(void *arg)
 {
     int rc = 0;
-    WEFT_CANCEL_AFTER(0.02, rc) {
+    WEFT_CANCEL_AFTER(0.02, rc)
         weft_sleep(INFINITY);
-    }
     return -rc; /* main would receive an error that is not awaited */
 }
 
@@ -78,7 +57,7 @@ static weft_value read_closed(void *arg)
 static weft_value reply_plus_one(void *arg)
 {
     for (weft_value value; (value = weft_receive()) != 0;)
-        STEP(weft_tell(arg_id(arg), value + 1) == 0);
+        MUST(weft_tell(arg_id(arg), value + 1) == 0);
     return 5;
 }
 
@@ -90,8 +69,8 @@ typedef struct pending_work {
 
 static void assert_reply(weft_cord cord)
 {
-    STEP(weft_tell(cord, 41) == 0);
-    STEP(weft_receive() == 42);
+    MUST(weft_tell(cord, 41) == 0);
+    MUST(weft_receive() == 42);
 }
 
 /* The first descriptor that the tests close. */
@@ -118,11 +97,11 @@ static void start_work(pending_work *w)
     alarm(is_sanitized() ? 60 : 20);
     sem_init(&has_begun, 0, 0);
     sem_init(&may_end, 0, 0);
-    STEP(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0);
-    STEP(dup2(fd[0], 0) == 0 && dup2(fd[1], 1) == 1 && close(fd[0]) == 0 && close(fd[1]) == 0);
-    STEP(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0 && fd[1] > 3);
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0);
+    MUST(dup2(fd[0], 0) == 0 && dup2(fd[1], 1) == 1 && close(fd[0]) == 0 && close(fd[1]) == 0);
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0 && fd[1] > 3);
     if (fd[0] != 3)
-        STEP(dup2(fd[0], 3) == 3 && close(fd[0]) == 0);
+        MUST(dup2(fd[0], 3) == 3 && close(fd[0]) == 0);
     w->cord = weft_cord_start(reply_plus_one, id_arg(weft_self()), NULL);
     assert_reply(w->cord);
     w->sleeper = weft_spin(sleep_20ms, NULL);
@@ -135,93 +114,93 @@ static void start_work(pending_work *w)
         continue;
 }
 
+/* Assert that the data of a connection is read after the failure. */
+static void feed_reader(const pending_work *w)
+{
+    MUST(write(1, "x", 1) == 1);
+    MUST_EQ(weft_await(w->reader), 'x');
+}
+
 /* Assert that all operations complete and that new ones work. */
 static void finish_work(const pending_work *w)
 {
     int fd[2];
-    STEP_EQ(weft_await(w->sleeper), 0);
-    STEP_EQ(weft_await(w->deadline), ETIMEDOUT);
+    MUST_EQ(weft_await(w->sleeper), 0);
+    MUST_EQ(weft_await(w->deadline), ETIMEDOUT);
     sem_post(&may_end);
-    STEP_EQ(weft_await(w->offloader), 42);
+    MUST_EQ(weft_await(w->offloader), 42);
     assert_reply(w->cord);
-    STEP(weft_pipe(fd) == 0);
+    MUST(weft_pipe(fd) == 0);
     weft_fiber reader = weft_spin(read_value, as_arg(fd[0]));
     weft_snooze();
-    STEP(weft_write(fd[1], "z", 1) == 1 && weft_await(reader) == 'z');
-    STEP(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
+    MUST(weft_write(fd[1], "z", 1) == 1 && weft_await(reader) == 'z');
+    MUST(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
     assert_reply(w->cord);
-    STEP(weft_tell(w->cord, 0) == 0 && weft_cord_join(w->cord) == 5);
+    MUST(weft_tell(w->cord, 0) == 0 && weft_cord_join(w->cord) == 5);
 }
 
-/* Assert that a program succeeds, and that the runtime prints this number of messages. */
-static const outcome *assert_succeeds(int (*program)(void), size_t messages)
-{
-    const outcome *o = run_apart(program);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-    ck_assert_uint_eq(count_in(o->text, "weft: "), messages);
-    return o;
-}
+/*
+ * Define a test. Its body is a program that succeeds, and the runtime prints this number of
+ * messages. Any number: -1.
+ */
+#define SURVIVES(name, messages, message)                                               \
+    static int name##_program(void);                                                    \
+    TEST(name)                                                                          \
+    {                                                                                   \
+        const outcome *o = run_apart(name##_program);                                   \
+        ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);         \
+        ck_assert((messages) < 0 || count_in(o->text, "weft: ") == (size_t)(messages)); \
+        assert_printed(o, message);                                                     \
+    }                                                                                   \
+    static int name##_program(void)
 
-static int close_all(void)
+SURVIVES(a_program_that_closes_the_runtimes_descriptors_keeps_running, 1,
+         "the program has closed descriptors")
 {
     pending_work w;
     start_work(&w);
     close_descriptors();
-    STEP_EQ(weft_await(w.closed_reader), EBADF);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    MUST_EQ(weft_await(w.closed_reader), EBADF);
+    feed_reader(&w);
     finish_work(&w);
     return 0;
-}
-
-TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
-{
-    const outcome *o = assert_succeeds(close_all, 1);
-    assert_printed(o, "the program has closed descriptors");
 }
 
 /*
  * Reuse the runtime's numbers for files of the program. The runtime must not write to or close
  * them.
  */
-static int close_all_and_reuse_numbers(void)
+SURVIVES(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost, 1, "")
 {
     pending_work w;
     start_work(&w);
     close_descriptors();
     int files[FILES];
     for (int i = 0; i < FILES; i++)
-        STEP((files[i] = memfd_create("file", MFD_CLOEXEC)) >= 0);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+        MUST((files[i] = memfd_create("file", MFD_CLOEXEC)) >= 0);
+    feed_reader(&w);
     finish_work(&w);
     for (int i = 0; i < FILES; i++)
-        STEP(lseek(files[i], 0, SEEK_END) == 0);
-    weft_fiber closed = w.closed_reader;
-    weft_cancel(closed);
-    weft_await(closed);
+        MUST(lseek(files[i], 0, SEEK_END) == 0);
+    weft_cancel(w.closed_reader);
+    weft_await(w.closed_reader);
     return 0;
-}
-
-TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
-{
-    assert_succeeds(close_all_and_reuse_numbers, 1);
 }
 
 /* True if the number refers to an anonymous file of this kind. */
 static bool is_anonymous_file(int number, const char *kind)
 {
-    char path[40], link[64] = "";
-    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    char link[64] = "";
+    const char *path = format("/proc/self/fd/%d", number);
     return readlink(path, link, sizeof link - 1) > 0 && strstr(link, kind) != NULL;
 }
 
 /* Move a new descriptor to a number. */
 static void move_fd(int fd, int number)
 {
-    STEP(fd >= 0);
+    MUST(fd >= 0);
     if (fd != number)
-        STEP(dup2(fd, number) == number && close(fd) == 0);
+        MUST(dup2(fd, number) == number && close(fd) == 0);
 }
 
 /* Open an eventfd or an epoll instance of the program at each number where the runtime had one. */
@@ -236,14 +215,14 @@ static void reopen_event_fds(const bool *was_eventfd, const bool *was_epoll)
             move_fd(epoll_create1(EPOLL_CLOEXEC), i);
     for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++)
         for (int k = FIRST_CLOSED; was_epoll[i] && k < NUMBERS_MAX; k++)
-            STEP(!was_eventfd[k] || epoll_ctl(i, EPOLL_CTL_ADD, k, &event) == 0);
+            MUST(!was_eventfd[k] || epoll_ctl(i, EPOLL_CTL_ADD, k, &event) == 0);
 }
 
 /*
  * The kernel usually gives a new eventfd the id of the closed one. The program's event loop then
  * looks like the runtime's.
  */
-static int close_all_and_open_an_event_loop(void)
+SURVIVES(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers, 1, "")
 {
     pending_work w;
     bool was_eventfd[NUMBERS_MAX] = {false}, was_epoll[NUMBERS_MAX] = {false};
@@ -254,23 +233,17 @@ static int close_all_and_open_an_event_loop(void)
     }
     close_descriptors();
     reopen_event_fds(was_eventfd, was_epoll);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    feed_reader(&w);
     finish_work(&w);
     for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++) {
         uint64_t count;
         struct epoll_event event;
-        STEP(!was_eventfd[i] || (read(i, &count, sizeof count) < 0 && errno == EAGAIN));
-        STEP(!was_epoll[i] || epoll_wait(i, &event, 1, 0) == 0);
+        MUST(!was_eventfd[i] || (read(i, &count, sizeof count) < 0 && errno == EAGAIN));
+        MUST(!was_epoll[i] || epoll_wait(i, &event, 1, 0) == 0);
     }
     weft_cancel(w.closed_reader);
     weft_await(w.closed_reader);
     return 0;
-}
-
-TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
-{
-    assert_succeeds(close_all_and_open_an_event_loop, 1);
 }
 
 /* Close the descriptors while all cords sleep. */
@@ -282,56 +255,42 @@ static void *close_in_thread(void *arg)
     return NULL;
 }
 
-static int close_all_in_another_thread(void)
+SURVIVES(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed, -1, "")
 {
     pending_work w;
     pthread_t thread;
     start_work(&w);
-    STEP(pthread_create(&thread, NULL, close_in_thread, NULL) == 0);
-    STEP_EQ(weft_await(w.offloader), 42);
+    MUST(pthread_create(&thread, NULL, close_in_thread, NULL) == 0);
+    MUST_EQ(weft_await(w.offloader), 42);
     pthread_join(thread, NULL);
-    STEP_EQ(weft_await(w.closed_reader), EBADF);
-    STEP(write(1, "x", 1) == 1);
-    STEP_EQ(weft_await(w.reader), 'x');
+    MUST_EQ(weft_await(w.closed_reader), EBADF);
+    feed_reader(&w);
     w.offloader = weft_spin(offload_block, as_arg(41));
     finish_work(&w);
     return 0;
 }
 
-TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
-{
-    const outcome *o = run_apart(close_all_in_another_thread);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-}
-
 /* A child of weft_fork closes all descriptors first, as many programs do. */
-static int close_all_in_a_child(void)
+SURVIVES(a_forked_child_that_closes_all_descriptors_keeps_running, -1, "")
 {
     alarm(is_sanitized() ? 60 : 20);
-    STEP(weft_sleep(0.001) == 0);
+    MUST(weft_sleep(0.001) == 0);
     pid_t pid = weft_fork();
-    STEP(pid >= 0);
+    MUST(pid >= 0);
     if (pid == 0) {
         pending_work w;
         close_descriptors();
         start_work(&w);
-        STEP(write(1, "x", 1) == 1);
-        STEP_EQ(weft_await(w.reader), 'x');
+        feed_reader(&w);
         weft_cancel(w.closed_reader);
         weft_await(w.closed_reader);
         finish_work(&w);
         _exit(7);
     }
     int status;
-    STEP(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    STEP(weft_sleep(0.001) == 0);
+    MUST(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    MUST(weft_sleep(0.001) == 0);
     return 0;
-}
-
-TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
-{
-    const outcome *o = run_apart(close_all_in_a_child);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
 
 #ifdef WEFT_HAS_URING
@@ -349,9 +308,9 @@ static int forbid_at_run_time(void)
     start_work(&w);
     if (strcmp(weft_backend_name(), "io_uring") != 0 || !forbid_io_uring())
         _exit(77);
-    STEP_EQ(weft_await(w.reader), -EIO);
-    STEP_EQ(weft_await(w.closed_reader), EIO);
-    STEP(strcmp(weft_backend_name(), "epoll") == 0);
+    MUST_EQ(weft_await(w.reader), -EIO);
+    MUST_EQ(weft_await(w.closed_reader), EIO);
+    MUST(strcmp(weft_backend_name(), "epoll") == 0);
     finish_work(&w);
     return 0;
 }

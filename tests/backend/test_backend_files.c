@@ -5,30 +5,17 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+FIXTURE(open_backend, close_backend)
 
 #define PAGE 4096
 #define PAGES 64
 
-static int open_file(void)
-{
-    char path[] = "/tmp/weft-test-XXXXXX";
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    unlink(path);
-    return fd;
-}
-
 static intptr_t transfer_at_offset(weft__opcode code, int fd, void *data, size_t bytes,
                                    int64_t offset)
 {
-    test_op t = {0};
-    weft__op op = {.code = code, .fd = fd, .u.buffer = {data, bytes, offset}};
-    return finish_op(&t, start_op(&t, op));
+    return op_now((weft__op){.code = code, .fd = fd, .u.buffer = {data, bytes, offset}});
 }
 
 static char page_byte(int page)
@@ -42,7 +29,7 @@ static char page_byte(int page)
  */
 static int open_partly_cached(bool (*is_cached)(int page))
 {
-    int fd = open_file();
+    int fd = open_unnamed_file();
     char page[PAGE];
     for (int i = 0; i < PAGES; i++) {
         memset(page, page_byte(i), PAGE);
@@ -107,23 +94,18 @@ TEST_LOOP(a_vectored_read_is_complete_whichever_pages_are_cached, 3)
     size_t each = sizeof got / PIECES, at = 0;
     for (int i = 0; i < PIECES; i++, at += each)
         pieces[i] = (struct iovec){got + at, i + 1 < PIECES ? each : sizeof got - at};
-    test_op t = {0};
-    weft__op op = {.code = WEFT__OP_READV, .fd = fd};
-    op.u.vector.pieces = pieces;
-    op.u.vector.count = PIECES;
-    op.u.vector.offset = WEFT__OFFSET_CURRENT;
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), sizeof got);
+    weft__op op = {
+        .code = WEFT__OP_READV, .fd = fd, .u.vector = {pieces, PIECES, WEFT__OFFSET_CURRENT}};
+    ck_assert_int_eq(op_now(op), sizeof got);
     expect_pages(got, sizeof got, 0);
     op.code = WEFT__OP_WRITEV;
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), sizeof got);
+    ck_assert_int_eq(op_now(op), sizeof got);
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 2 * sizeof got);
 }
 
 static intptr_t open_now(int folder, const char *path, int flags)
 {
-    test_op t = {0};
-    weft__op op = {.code = WEFT__OP_OPEN, .fd = folder, .u.open = {path, flags, 0600}};
-    return finish_op(&t, start_op(&t, op));
+    return op_now((weft__op){.code = WEFT__OP_OPEN, .fd = folder, .u.open = {path, flags, 0600}});
 }
 
 TEST(an_opened_file_works_even_if_its_number_was_a_socket)
@@ -202,7 +184,7 @@ static void release_workers(void)
 TEST(closing_a_descriptor_ends_its_queued_calls)
 {
     gated_call g = {.fd = -1};
-    int fd = open_file();
+    int fd = open_unnamed_file();
     occupy_workers();
     ck_assert(start_gated_call(&g, fd) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
@@ -215,7 +197,7 @@ TEST(closing_a_descriptor_ends_its_queued_calls)
 TEST(a_descriptor_stays_open_while_a_worker_uses_it)
 {
     gated_call g = {.fd = -1};
-    int fd = open_file(), duplicate = dup(fd);
+    int fd = open_unnamed_file(), duplicate = dup(fd);
     char got[8] = "";
     enter_gated_call(&g, fd);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
@@ -238,7 +220,7 @@ static void expect_closed(test_op *t)
 TEST(the_last_of_several_workers_closes_the_descriptor)
 {
     static gated_call g[3];
-    int fd = open_file();
+    int fd = open_unnamed_file();
     for (int i = 0; i < 3; i++)
         enter_gated_call(&g[i], fd);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);

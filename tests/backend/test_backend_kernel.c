@@ -5,11 +5,9 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <unistd.h>
+
+FIXTURE(open_backend, close_backend)
 
 /* Open a pair at the numbers that were just closed. */
 static void reopen_pair(int kind, int fd[2])

@@ -7,6 +7,8 @@
 
 #include <netinet/tcp.h>
 
+FIXTURE(open_backend, close_backend)
+
 /* Open a connection over loopback. The backend uses fd[0], the test itself uses fd[1]. */
 static void open_tcp(int fd[2])
 {
@@ -167,9 +169,7 @@ TEST_LOOP(a_short_read_before_the_end_never_hangs, SCRIPTS)
 
 static intptr_t recv_now(int fd, void *to, size_t bytes, int flags)
 {
-    test_op t = {0};
-    weft__op op = {.code = WEFT__OP_RECV, .fd = fd, .u.packet = {to, bytes, flags}};
-    return finish_op(&t, start_op(&t, op));
+    return op_now((weft__op){.code = WEFT__OP_RECV, .fd = fd, .u.packet = {to, bytes, flags}});
 }
 
 TEST(an_urgent_byte_that_is_read_first_hides_no_data)
@@ -290,9 +290,8 @@ static void send_descriptor(int fd, int passed)
     part->cmsg_type = SCM_RIGHTS;
     part->cmsg_len = CMSG_LEN(sizeof passed);
     memcpy(CMSG_DATA(part), &passed, sizeof passed);
-    test_op t = {0};
     weft__op op = {.code = WEFT__OP_SENDMSG, .fd = fd, .u.message = {&header, 0}};
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), 1);
+    ck_assert_int_eq(op_now(op), 1);
 }
 
 TEST(a_descriptor_received_in_a_message_has_no_cached_state)

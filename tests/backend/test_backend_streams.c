@@ -6,7 +6,6 @@
 #include "backend/backend_harness.h"
 
 #include <limits.h>
-#include <sys/socket.h>
 
 enum { BUFFER, VECTOR, PACKET, MESSAGE, OP_KINDS };
 
@@ -26,58 +25,44 @@ static void split_buffer(stream_op *p, void *data, size_t bytes)
     p->header = (struct msghdr){.msg_iov = p->pieces, .msg_iovlen = 2};
 }
 
-static intptr_t start_kind(stream_op *p, int kind, bool is_read, int fd, void *data, size_t bytes)
+static intptr_t start_kind(stream_op *p, int kind, bool is_read, int socket, void *data,
+                           size_t bytes)
 {
-    weft__op op = {.fd = fd};
     split_buffer(p, data, bytes);
-    switch (kind) {
-    case BUFFER:
-        op.code = is_read ? WEFT__OP_READ : WEFT__OP_WRITE;
-        op.u.buffer.data = data;
-        op.u.buffer.bytes = bytes;
-        op.u.buffer.offset = WEFT__OFFSET_CURRENT;
-        break;
-    case VECTOR:
-        op.code = is_read ? WEFT__OP_READV : WEFT__OP_WRITEV;
-        op.u.vector.pieces = p->pieces;
-        op.u.vector.count = 2;
-        op.u.vector.offset = WEFT__OFFSET_CURRENT;
-        break;
-    case PACKET:
-        op.code = is_read ? WEFT__OP_RECV : WEFT__OP_SEND;
-        op.u.packet.data = data;
-        op.u.packet.bytes = bytes;
-        break;
-    default:
-        op.code = is_read ? WEFT__OP_RECVMSG : WEFT__OP_SENDMSG;
-        op.u.message.header = &p->header;
-        break;
-    }
-    return start_op(&p->t, op);
+    const weft__op ops[] = {
+        {.code = is_read ? WEFT__OP_READ : WEFT__OP_WRITE,
+         .fd = socket,
+         .u.buffer = {data, bytes, WEFT__OFFSET_CURRENT}},
+        {.code = is_read ? WEFT__OP_READV : WEFT__OP_WRITEV,
+         .fd = socket,
+         .u.vector = {p->pieces, 2, WEFT__OFFSET_CURRENT}},
+        {.code = is_read ? WEFT__OP_RECV : WEFT__OP_SEND,
+         .fd = socket,
+         .u.packet = {data, bytes, 0}},
+        {.code = is_read ? WEFT__OP_RECVMSG : WEFT__OP_SENDMSG,
+         .fd = socket,
+         .u.message = {&p->header, 0}},
+    };
+    return start_op(&p->t, ops[kind]);
 }
 
-static intptr_t start_receive(stream_op *p, int kind, int fd, void *to, size_t bytes)
+static intptr_t start_receive(stream_op *p, int kind, int socket, void *to, size_t bytes)
 {
-    return start_kind(p, kind, true, fd, to, bytes);
+    return start_kind(p, kind, true, socket, to, bytes);
 }
 
-static intptr_t start_send(stream_op *p, int kind, int fd, const void *from, size_t bytes)
+static intptr_t start_send(stream_op *p, int kind, int socket, const void *from, size_t bytes)
 {
-    return start_kind(p, kind, false, fd, (void *)(uintptr_t)from, bytes);
-}
-
-static void open_backend_pair(int fd[2])
-{
-    ck_assert_int_eq(type->socketpair(backend, fd), 0);
+    return start_kind(p, kind, false, socket, (void *)(uintptr_t)from, bytes);
 }
 
 /* Send until a send would block. Leave that send pending. Return the bytes sent. */
-static size_t fill_send_buffer(stream_op *p, int kind, int fd)
+static size_t fill_send_buffer(stream_op *p, int kind, int socket)
 {
     static const char piece[4096];
     size_t sent = 0;
     intptr_t n;
-    while ((n = try_finish_op(&p->t, start_send(p, kind, fd, piece, sizeof piece))) !=
+    while ((n = try_finish_op(&p->t, start_send(p, kind, socket, piece, sizeof piece))) !=
            WEFT__OP_PENDING) {
         ck_assert_int_gt(n, 0);
         sent += (size_t)n;
@@ -85,12 +70,36 @@ static size_t fill_send_buffer(stream_op *p, int kind, int fd)
     return sent;
 }
 
+static intptr_t packet_now(weft__opcode code, int socket, void *data, size_t bytes, int flags)
+{
+    return op_now((weft__op){.code = code, .fd = socket, .u.packet = {data, bytes, flags}});
+}
+
+static intptr_t receive_message_now(int socket, struct msghdr *header, int flags)
+{
+    return op_now((weft__op){.code = WEFT__OP_RECVMSG, .fd = socket, .u.message = {header, flags}});
+}
+
+/* The sockets of a test, and its data. */
+static int fd[2];
+static char got[16];
+
+static void open_backend_pair(void)
+{
+    ck_assert_int_eq(type->socketpair(backend, fd), 0);
+}
+
+static void open_backend_and_pair(void)
+{
+    open_backend();
+    open_backend_pair();
+}
+
+FIXTURE(open_backend_and_pair, close_backend)
+
 TEST_LOOP(every_receive_operation_gets_the_bytes_of_every_send_operation, OP_KINDS *OP_KINDS)
 {
-    int fd[2];
-    char got[16] = "";
     stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
-    open_backend_pair(fd);
     ck_assert(start_receive(&in, _i % OP_KINDS, fd[0], got, sizeof got) == WEFT__OP_PENDING);
     intptr_t sent = start_send(&out, _i / OP_KINDS, fd[1], "abcdefg", 7);
     ck_assert_int_eq(finish_op(&out.t, sent), 7);
@@ -106,10 +115,8 @@ TEST_LOOP(every_receive_operation_gets_the_bytes_of_every_send_operation, OP_KIN
 
 TEST_LOOP(a_pending_receive_or_send_ends_with_a_cancel_a_close_or_the_end_of_the_peer, OP_KINDS)
 {
-    int fd[2];
-    char untouched[16] = "", got[16] = "";
+    char untouched[16] = "";
     stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
-    open_backend_pair(fd);
     ck_assert(start_receive(&in, _i, fd[0], untouched, sizeof untouched) == WEFT__OP_PENDING);
     ck_assert_int_eq(cancel_op(&in.t), -ECANCELED);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
@@ -122,7 +129,7 @@ TEST_LOOP(a_pending_receive_or_send_ends_with_a_cancel_a_close_or_the_end_of_the
     ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), 0);
     ck_assert_int_eq(finish_op(&out.t, start_send(&out, _i, fd[0], "x", 1)), -EPIPE);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    open_backend_pair(fd);
+    open_backend_pair();
     fill_send_buffer(&out, _i, fd[0]);
     ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
@@ -132,9 +139,7 @@ TEST_LOOP(a_pending_receive_or_send_ends_with_a_cancel_a_close_or_the_end_of_the
 
 TEST_LOOP(a_send_waits_for_room_and_can_be_cancelled, OP_KINDS)
 {
-    int fd[2];
     stream_op out = {.t.is_done = false};
-    open_backend_pair(fd);
     size_t sent = fill_send_buffer(&out, _i, fd[1]);
     ck_assert_int_eq(cancel_op(&out.t), -ECANCELED);
     sent += fill_send_buffer(&out, _i, fd[1]);
@@ -148,30 +153,13 @@ TEST_LOOP(a_send_waits_for_room_and_can_be_cancelled, OP_KINDS)
     ck_assert_int_eq(cancel_op(&read), -ECANCELED); /* the cancelled send had sent nothing */
 }
 
-static intptr_t packet_now(weft__opcode code, int fd, void *data, size_t bytes, int flags)
-{
-    test_op t = {0};
-    weft__op op = {.code = code, .fd = fd, .u.packet = {data, bytes, flags}};
-    return finish_op(&t, start_op(&t, op));
-}
-
-static intptr_t message_now(weft__opcode code, int fd, struct msghdr *header, int flags)
-{
-    test_op t = {0};
-    weft__op op = {.code = code, .fd = fd, .u.message = {header, flags}};
-    return finish_op(&t, start_op(&t, op));
-}
-
 TEST(msg_dontwait_fails_instead_of_waiting)
 {
-    int fd[2];
-    char got[16] = "";
     stream_op p = {.t.is_done = false};
     test_op read = {0};
-    open_backend_pair(fd);
     ck_assert_int_eq(packet_now(WEFT__OP_RECV, fd[0], got, 16, MSG_DONTWAIT), -EAGAIN);
     split_buffer(&p, got, sizeof got);
-    ck_assert_int_eq(message_now(WEFT__OP_RECVMSG, fd[0], &p.header, MSG_DONTWAIT), -EAGAIN);
+    ck_assert_int_eq(receive_message_now(fd[0], &p.header, MSG_DONTWAIT), -EAGAIN);
     /* a read without the flag waits */
     ck_assert(start_read(&read, fd[0], got, 16) == WEFT__OP_PENDING);
     ck_assert_int_eq(packet_now(WEFT__OP_RECV, fd[0], got, 16, MSG_DONTWAIT), -EAGAIN);
@@ -185,10 +173,7 @@ TEST(msg_dontwait_fails_instead_of_waiting)
 
 TEST(a_peek_leaves_the_data_in_place)
 {
-    int fd[2];
-    char got[16] = "";
     test_op peek = {0};
-    open_backend_pair(fd);
     weft__op op = {.code = WEFT__OP_RECV, .fd = fd[0], .u.packet = {got, sizeof got, MSG_PEEK}};
     ck_assert(start_op(&peek, op) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
@@ -203,10 +188,7 @@ TEST(a_peek_leaves_the_data_in_place)
 
 TEST(a_shutdown_ends_one_direction_for_both_sides)
 {
-    int fd[2];
-    char got[16] = "";
     test_op read = {0};
-    open_backend_pair(fd);
     ck_assert_int_eq(write_now(fd[1], "last", 4), 4);
     ck_assert_int_eq(type->shutdown_fd(backend, fd[1], SHUT_WR), 0);
     ck_assert_int_eq(write_now(fd[1], "x", 1), -EPIPE);
@@ -220,10 +202,7 @@ TEST(a_shutdown_ends_one_direction_for_both_sides)
 
 TEST(a_shutdown_wakes_waiters)
 {
-    int fd[2];
-    char got[16];
     test_op mine = {0}, theirs = {0};
-    open_backend_pair(fd);
     ck_assert(start_read(&mine, fd[0], got, 16) == WEFT__OP_PENDING);
     ck_assert(start_read(&theirs, fd[1], got, 16) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->shutdown_fd(backend, fd[0], SHUT_RDWR), 0);
@@ -241,42 +220,31 @@ TEST(a_shutdown_wakes_waiters)
 
 TEST(socket_calls_and_offsets_fail_on_a_pipe)
 {
-    int fd[2];
-    char got[16];
     struct iovec piece = {got, sizeof got};
-    test_op t = {0};
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     ck_assert_int_eq(packet_now(WEFT__OP_RECV, fd[0], got, 16, 0), -ENOTSOCK);
     ck_assert_int_eq(packet_now(WEFT__OP_SEND, fd[1], got, 16, 0), -ENOTSOCK);
-    weft__op op = {.code = WEFT__OP_READ, .fd = fd[0], .u.buffer = {got, 16, 0}};
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -ESPIPE);
-    op = (weft__op){.code = WEFT__OP_READV, .fd = fd[0], .u.vector = {&piece, 1, 5}};
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -ESPIPE);
+    weft__op read = {.code = WEFT__OP_READ, .fd = fd[0], .u.buffer = {got, 16, 0}};
+    weft__op readv = {.code = WEFT__OP_READV, .fd = fd[0], .u.vector = {&piece, 1, 5}};
+    ck_assert_int_eq(op_now(read), -ESPIPE);
+    ck_assert_int_eq(op_now(readv), -ESPIPE);
 }
 
 TEST(empty_and_oversized_vectors_do_not_wait)
 {
-    int fd[2];
-    char got[16];
     struct iovec nothing[2] = {{got, 0}, {got, 0}};
-    test_op t = {0};
-    open_backend_pair(fd);
-    weft__op op = {.code = WEFT__OP_READV, .fd = fd[0]};
-    op.u.vector.pieces = nothing;
-    op.u.vector.offset = WEFT__OFFSET_CURRENT;
-    op.u.vector.count = 2;
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), 0);
-    op.u.vector.count = -1;
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -EINVAL);
-    op.u.vector.count = IOV_MAX + 1;
-    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -EINVAL);
+    static const int counts[] = {2, -1, IOV_MAX + 1}, results[] = {0, -EINVAL, -EINVAL};
+    for (size_t i = 0; i < COUNT_OF(counts); i++)
+        ck_assert_int_eq(op_now((weft__op){.code = WEFT__OP_READV,
+                                           .fd = fd[0],
+                                           .u.vector = {nothing, counts[i], WEFT__OFFSET_CURRENT}}),
+                         results[i]);
 }
 
 TEST(a_message_reports_that_it_has_no_name_and_no_control_data)
 {
-    int fd[2];
-    char got[16], control[64], name[64];
+    char control[64], name[64];
     struct iovec piece = {got, sizeof got};
     struct msghdr header = {.msg_name = name,
                             .msg_namelen = sizeof name,
@@ -285,9 +253,8 @@ TEST(a_message_reports_that_it_has_no_name_and_no_control_data)
                             .msg_control = control,
                             .msg_controllen = sizeof control,
                             .msg_flags = MSG_TRUNC};
-    open_backend_pair(fd);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    ck_assert_int_eq(message_now(WEFT__OP_RECVMSG, fd[0], &header, 0), 3);
+    ck_assert_int_eq(receive_message_now(fd[0], &header, 0), 3);
     ck_assert_uint_eq(header.msg_namelen, 0);
     ck_assert_uint_eq(header.msg_controllen, 0);
     ck_assert_int_eq(header.msg_flags & MSG_TRUNC, 0);

@@ -38,9 +38,8 @@ typedef struct reading {
 static weft_value read_then_snooze(void *arg)
 {
     reading *r = arg;
-    WEFT_MOVE_ON_AFTER(r->limit_s) {
+    WEFT_MOVE_ON_AFTER(r->limit_s)
         r->n = weft_read(r->fd, r->data, sizeof r->data);
-    }
     r->next = weft_snooze();
     return 0;
 }
@@ -79,9 +78,8 @@ static void assert_delivered_or_readable(const reading *r, cause how)
         ck_assert_int_eq(r->n, 3);
     }
     ck_assert_mem_eq(data, "abc", 3);
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         ck_assert_int_eq(weft_read(r->fd, later, sizeof later), -ECANCELED);
-    }
 }
 
 /* P45, P61, P64: with the operation submitted or not, and with the data processed or not */
@@ -264,9 +262,8 @@ static weft_value make_call(void *arg)
     attempt *a = arg;
     int rc = 0;
     a->result = 1000;
-    WEFT_CANCEL_AFTER(a->cause == DEADLINE ? 0.0005 : INFINITY, rc) {
+    WEFT_CANCEL_AFTER(a->cause == DEADLINE ? 0.0005 : INFINITY, rc)
         a->result = a->call(a->wait_targets);
-    }
     ck_assert_int_eq(rc, a->cause == DEADLINE ? -ETIMEDOUT : 0);
     a->next = weft_snooze();
     return 0;
@@ -404,9 +401,8 @@ static weft_value read_late_data(void *arg)
 {
     const int *fd = arg;
     for (int i = 0; i < 60; i++) {
-        WEFT_MOVE_ON_AFTER(random_below(100) * 1e-6) {
+        WEFT_MOVE_ON_AFTER(random_below(100) * 1e-6)
             ck_assert_int_eq(read_into_frame(fd[0]), -ECANCELED);
-        }
         assert_frame_untouched(fd);
         ck_assert_int_eq(read_into_frame(fd[0]), 3);
     }

@@ -87,9 +87,8 @@ TEST_LOOP(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener, COUNT_OF(b
     int listener = listen_address(&c.to, mode, 0), first = new_stream_socket(AF_UNIX, mode);
     ck_assert_int_eq(weft_connect(first, sockaddr_of(&c.to), c.to.bytes), 0);
     c.fd = new_stream_socket(AF_UNIX, mode);
-    WEFT_MOVE_ON_AFTER(0.003) {
+    WEFT_MOVE_ON_AFTER(0.003)
         ck_assert_int_eq(connect_to_target(&c), -ECANCELED);
-    }
     ck_assert_uint_eq(ops_pending(), 0);
     weft_fiber f = spin_waiting(connect_to_target, &c);
     ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
@@ -112,9 +111,8 @@ TEST(a_cancelled_connect_can_be_repeated)
         first[i] = new_stream_socket(AF_INET, blocking_modes[i]);
         ck_assert_int_eq(weft_connect(first[i], sockaddr_of(&c[i].to), c[i].to.bytes), 0);
         c[i].fd = new_stream_socket(AF_INET, blocking_modes[i]);
-        WEFT_MOVE_ON_AFTER(0.002) {
+        WEFT_MOVE_ON_AFTER(0.002)
             ck_assert_int_eq(connect_to_target(&c[i]), -ECANCELED);
-        }
         assert_blocking_mode(c[i].fd, blocking_modes[i]);
         f[i] = weft_spin(connect_to_target, &c[i]);
         let_run();
@@ -175,9 +173,8 @@ static weft_value receive_with_deadline(void *arg)
     timed_receive *t = arg;
     int rc = 0;
     ssize_t n = 0;
-    WEFT_CANCEL_AFTER(t->limit_s, rc) {
+    WEFT_CANCEL_AFTER(t->limit_s, rc)
         n = receive(&t->r);
-    }
     return n == -ECANCELED ? rc : n;
 }
 

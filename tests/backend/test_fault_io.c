@@ -5,8 +5,6 @@
 #include "support/fault.h"
 #include "support/suite.h"
 
-#include <pthread.h>
-
 #define STREAM_BYTES ((ssize_t)150000)
 
 /* One end of a stream. The fiber that uses an end closes it. */
@@ -59,10 +57,8 @@ static bool move_stream(int (*make)(int fd[2]))
     return writer != 0 && from.result == 0 && to.moved >= STREAM_BYTES;
 }
 
-static bool move_streams(void)
+TEST_FAULTS(a_stream_delivers_all_its_bytes_or_reports_an_error)
 {
-    if (!become_a_cord())
-        return false;
     bool is_done = move_stream(weft_pipe);
     is_done &= move_stream(weft_socketpair);
     int fd[2];
@@ -73,12 +69,8 @@ static bool move_streams(void)
     } else {
         is_done = false;
     }
-    weft_error_clear();
     return is_done;
 }
-
-/* P60 */
-FAULT_TEST(a_stream_delivers_all_its_bytes_or_reports_an_error, move_streams, 1)
 
 /* weft_close succeeds even without a backend or a cord. */
 static bool close_pipe(void)
@@ -118,13 +110,9 @@ static void *cord_thread(void *arg)
     return NULL;
 }
 
-FIBER(suspended_target, weft_suspend())
-
-static bool run_cord_thread(void)
+TEST_FAULTS(a_thread_with_fibers_starts_and_ends_whichever_call_fails)
 {
-    if (!become_a_cord())
-        return false;
-    thread_job job = {.target = require_created(weft_spin(suspended_target, NULL))};
+    thread_job job = {.target = require_created(weft_spin(suspend, NULL))};
     if (job.target != 0)
         REQUIRE(weft_snooze() == 0);
     pthread_t thread;
@@ -135,9 +123,5 @@ static bool run_cord_thread(void)
             REQUIRE(weft_schedule(job.target, 7) == 0);
         REQUIRE(weft_await(job.target) == 7);
     }
-    weft_error_clear();
     return job.target != 0 && job.scheduled == 0 && job.is_done;
 }
-
-/* P10, P78 */
-FAULT_TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails, run_cord_thread, 1)

@@ -1,11 +1,9 @@
 /* Tests of descriptor generations: one counter for each number, shared by all threads. */
 #include "support/suite.h"
-#include "support/support.h"
 
 #include "backend/fd_generation.h"
 
 #include <limits.h>
-#include <pthread.h>
 
 /* Numbers at the boundaries of table chunks. */
 static const int numbers[] = {0, 1, 1022, 1023, 1024, 1025, 2047, 2048, 4095, 4096, 100000};

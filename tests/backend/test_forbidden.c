@@ -17,30 +17,6 @@ static bool forbid_io_uring(unsigned calls, int error)
            (!(calls & REGISTER) || refuse_system_call(SYS_io_uring_register, error));
 }
 
-static weft_value accept_and_echo(void *arg)
-{
-    int listener = *(int *)arg, fd = weft_accept(listener, NULL, NULL);
-    char data[64];
-    ssize_t n;
-    while ((n = weft_read(fd, data, sizeof data)) > 0 && weft_write_all(fd, data, (size_t)n) == n)
-        continue;
-    weft_close(fd);
-    return n;
-}
-
-static bool does_echo(void)
-{
-    endpoint p;
-    char data[5];
-    int listener = listen_tcp(&p, 4), fd = socket_for(&p);
-    weft_fiber server = weft_spin(accept_and_echo, &listener);
-    bool is_good = weft_connect(fd, &p.u.any, p.bytes) == 0 &&
-                   weft_write_all(fd, "hello", 5) == 5 && weft_read_full(fd, data, 5) == 5 &&
-                   memcmp(data, "hello", 5) == 0;
-    is_good = is_good && weft_close(fd) == 0 && weft_await(server) == 0;
-    return is_good && weft_close(listener) == 0;
-}
-
 /*
  * The forbidden calls and their error, set before the program starts. weft_backend_why must contain
  * the error.
@@ -108,14 +84,12 @@ TEST_LOOP(if_io_uring_is_refused_or_unknown_epoll_is_used_without_a_message, COU
 /* The message appears once, however many threads open a backend. */
 TEST_LOOP(a_backend_that_is_named_and_cannot_be_opened_is_reported_once, 3)
 {
-    char expected[160];
     setenv("WEFT_BACKEND", "io_uring", 1);
     const outcome *o = run_without(refusals[_i].calls, refusals[_i].error);
-    snprintf(expected, sizeof expected,
-             "weft: the backend io_uring cannot be opened: %s; using epoll\n",
-             strerror(refusals[_i].error));
     if (o != NULL)
-        assert_exited(o, 0, expected);
+        assert_exited(o, 0,
+                      format("weft: the backend io_uring cannot be opened: %s; using epoll\n",
+                             strerror(refusals[_i].error)));
 }
 
 /* Name io_uring in the options of two cords. The main thread uses epoll. */

@@ -5,7 +5,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 
 /* More operations than a ring with 1024 entries holds. */

@@ -3,93 +3,44 @@
  * connections. test_http_clients.c has curl.
  */
 #include "support/net_support.h"
+#include "support/process_support.h"
 #include "support/suite.h"
-
-#include <signal.h>
-#include <spawn.h>
-#include <sys/pidfd.h>
-
-extern char **environ;
 
 #define STREAM_BYTES ((size_t)1 << 20)
 
-/* A running program, and our ends of its standard streams. */
-typedef struct peer {
-    pid_t pid;
-    int in;
-    int out;
-    int error;
-} peer;
-
 /* Start a program. Print a message and return false if it is not installed. */
-static bool peer_open(peer *p, const char *const *argv)
+static bool peer_open(weft_process *p, char *const *argv)
 {
-    int in[2], out[2], error[2];
-    posix_spawn_file_actions_t actions;
-    ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
-    ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
-    ck_assert_int_eq(pipe2(error, O_CLOEXEC), 0);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, error[1], STDERR_FILENO);
-    int rc = posix_spawnp(&p->pid, argv[0], &actions, NULL, (char *const *)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    close(error[1]);
-    p->in = in[1];
-    p->out = out[0];
-    p->error = error[0];
-    if (rc == 0)
-        return true;
-    ck_assert_int_eq(rc, ENOENT);
-    printf("skipped: %s is not installed\n", argv[0]);
-    close(p->in);
-    close(p->out);
-    close(p->error);
-    return false;
+    const weft_process_options o = {
+        .in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE};
+    int rc = weft_spawn_process(p, argv, &o);
+    ck_assert(rc == 0 || rc == -ENOENT);
+    if (rc != 0)
+        printf("skipped: %s is not installed\n", argv[0]);
+    return rc == 0;
 }
 
-#define PEER(p, ...) peer_open((p), (const char *const[]){__VA_ARGS__, NULL})
-
-/* Wait for the process with a pidfd. Valgrind does not support pidfd_open. */
-static int wait_for_exit(pid_t pid)
-{
-    int status, pidfd = pidfd_open(pid, 0);
-    if (pidfd >= 0) {
-        ck_assert_int_gt(weft_wait_fd(pidfd, POLLIN), 0);
-        ck_assert_int_eq(weft_close(pidfd), 0);
-        ck_assert_int_eq(waitpid(pid, &status, WNOHANG), pid);
-        return status;
-    }
-    ck_assert_int_eq(errno, ENOSYS);
-    while (waitpid(pid, &status, WNOHANG) == 0)
-        ck_assert_int_eq(weft_sleep(0.001), 0);
-    return status;
-}
-
-/* Wait for the program to end. Return its exit status, or minus the signal that killed it. */
-static int peer_close(peer *p)
-{
-    if (p->in >= 0)
-        ck_assert_int_eq(weft_close(p->in), 0);
-    int status = wait_for_exit(p->pid);
-    ck_assert_int_eq(weft_close(p->out), 0);
-    ck_assert_int_eq(weft_close(p->error), 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
+#define PEER(p, ...) peer_open((p), ARGV(__VA_ARGS__))
 
 /* Close the standard input of the program. */
-static void peer_finish_input(peer *p)
+static void peer_finish_input(weft_process *p)
 {
     ck_assert_int_eq(weft_close(p->in), 0);
     p->in = -1;
 }
 
+/* Close the input of the program, and wait for its end. Return its status. */
+static int peer_close(weft_process *p)
+{
+    if (p->in >= 0)
+        peer_finish_input(p);
+    ck_assert_int_ge(weft_process_wait(p), 0);
+    return weft_process_close(p);
+}
+
 static weft_value feed_stream(void *arg)
 {
-    peer *p = arg;
+    weft_process *p = arg;
     unsigned char *data = malloc(STREAM_BYTES);
     fill_from(data, STREAM_BYTES, 0);
     ck_assert_int_eq(weft_write_all(p->in, data, STREAM_BYTES), STREAM_BYTES);
@@ -113,11 +64,11 @@ static void assert_stream(int fd, size_t bytes)
 }
 
 /* Read the listening port that the program prints after prefix on stderr. */
-static int read_printed_port(const peer *p, const char *prefix)
+static int read_printed_port(const weft_process *p, const char *prefix)
 {
     char text[512];
     for (size_t used = 0; used < sizeof text - 1;) {
-        ssize_t n = weft_read(p->error, text + used, sizeof text - 1 - used);
+        ssize_t n = weft_read(p->err, text + used, sizeof text - 1 - used);
         ck_assert_int_gt(n, 0);
         used += (size_t)n;
         text[used] = '\0';
@@ -173,10 +124,9 @@ static void server_close(server *s)
  */
 static int count_close_wait(const char *port)
 {
-    char filter[32], text[4096];
-    peer p;
-    snprintf(filter, sizeof filter, "( sport = :%s )", port);
-    if (!PEER(&p, "ss", "-Htn", "state", "close-wait", filter))
+    char text[4096];
+    weft_process p;
+    if (!PEER(&p, "ss", "-Htn", "state", "close-wait", format("( sport = :%s )", port)))
         return -1;
     ssize_t n = weft_read_full(p.out, text, sizeof text - 1);
     ck_assert_int_ge(n, 0);
@@ -203,7 +153,7 @@ static weft_value echo_conn(void *arg)
 }
 
 /* Assert that the program prints its whole input after a round trip through the echo server. */
-static void assert_echoed(peer *p, server *s)
+static void assert_echoed(weft_process *p, server *s)
 {
     weft_fiber feeder = weft_spin(feed_stream, p);
     assert_stream(p->out, STREAM_BYTES);
@@ -215,7 +165,7 @@ static void assert_echoed(peer *p, server *s)
 TEST_LOOP(nc_and_socat_receive_an_echo_of_their_input_over_tcp_and_a_unix_socket, 3)
 {
     server s;
-    peer p;
+    weft_process p;
     char address[64];
     server_open(&s, echo_conn, _i < 2);
     int length = (int)(s.at.bytes - offsetof(struct sockaddr_un, sun_path) - 1);
@@ -259,7 +209,7 @@ static weft_value expect_stream(void *arg)
 
 TEST(a_connection_to_nc_carries_data_in_both_directions)
 {
-    peer p;
+    weft_process p;
     if (!PEER(&p, "nc", "-lnvN", "127.0.0.1", "0"))
         return;
     int fd = connect_to_port(read_printed_port(&p, "Listening on 127.0.0.1 "));
@@ -276,35 +226,15 @@ TEST(a_connection_to_nc_carries_data_in_both_directions)
     ck_assert_int_eq(peer_close(&p), 0);
 }
 
-static weft_value send_to_end(void *arg)
-{
-    send_stream(arg);
-    return weft_shutdown((int)(intptr_t)arg, SHUT_WR);
-}
-
-TEST(socat_echoes_all_bytes_sent_to_it)
-{
-    peer p;
-    if (!PEER(&p, "socat", "-d", "-d", "-t", "10", "TCP4-LISTEN:0,bind=127.0.0.1", "EXEC:cat"))
-        return;
-    int fd = connect_to_port(read_printed_port(&p, "listening on AF=2 127.0.0.1:"));
-    weft_fiber sender = weft_spin(send_to_end, as_arg(fd));
-    assert_stream(fd, STREAM_BYTES);
-    ck_assert_int_eq(weft_await(sender), 0);
-    ck_assert_int_eq(weft_close(fd), 0);
-    ck_assert_int_eq(peer_close(&p), 0);
-}
-
 TEST(socat_gets_a_reply_to_each_datagram)
 {
     endpoint at = tcp_endpoint(), from;
-    char address[32], data[64];
-    peer p;
+    char data[64];
+    weft_process p;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(bind(fd, &at.u.any, at.bytes), 0);
     ck_assert_int_eq(getsockname(fd, &at.u.any, &at.bytes), 0);
-    snprintf(address, sizeof address, "UDP4:127.0.0.1:%d", ntohs(at.u.in.sin_port));
-    if (!PEER(&p, "socat", "-", address))
+    if (!PEER(&p, "socat", "-", format("UDP4:127.0.0.1:%d", ntohs(at.u.in.sin_port))))
         return;
     for (char i = 'a'; i <= 'z'; i++) {
         const char request[2] = {i, '?'}, reply[2] = {i, '!'};
@@ -336,7 +266,7 @@ static weft_value close_when_scheduled(void *arg)
 TEST(ss_lists_a_connection_that_was_not_closed)
 {
     server s;
-    peer p;
+    weft_process p;
     weft_fiber children[4];
     server_open(&s, close_when_scheduled, true);
     if (!PEER(&p, "nc", "-nN", "127.0.0.1", s.port))

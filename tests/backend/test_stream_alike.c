@@ -6,8 +6,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <sys/uio.h>
-
 typedef struct calls {
     const char *name;
     ssize_t (*read)(int fd, void *buffer, size_t bytes);
@@ -47,8 +45,7 @@ static int pair[2];
 
 static void mark_result(const char *what, long long number)
 {
-    char text[64];
-    snprintf(text, sizeof text, "%s%lld ", what, number);
+    const char *text = format("%s%lld ", what, number);
     mark(text);
 }
 

@@ -7,7 +7,7 @@
 #ifndef TESTS_CORE_MODEL_H
 #define TESTS_CORE_MODEL_H
 
-#include "support/property.h"
+#include "support/property_suite.h"
 
 #define ACTORS_MAX 200
 #define SCOPES_MAX 3

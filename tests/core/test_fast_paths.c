@@ -30,10 +30,7 @@ static void own_fpu_env(bool on)
 
 static int deferred; /* deferred functions that have not run yet */
 
-static void count_deferred(void *arg)
-{
-    deferred--;
-}
+CALLBACK(count_deferred, deferred--)
 
 static void defer_count(void)
 {
@@ -70,8 +67,6 @@ static const path slow_paths[] = {
     {.name = "options", .has_options = true},
     {.name = "a bystander", .has_bystander = true},
 };
-
-/* The fibers of the scenarios. */
 
 static void take_burden(void)
 {
@@ -130,8 +125,6 @@ static void mark_counters(void)
     mark_count("timers ", (long long)counters.timers);
     mark_count("deferred ", deferred);
 }
-
-/* The scenarios. */
 
 static void await_children_in_turn(void)
 {
@@ -256,12 +249,7 @@ TEST(slow_paths_of_spin_await_exit_and_switch_have_the_effects_of_the_fast_paths
     }
 }
 
-static weft_value check_argument(void *arg)
-{
-    mark(arg);
-    ck_assert_int_eq(weft_snooze(), 0);
-    return (weft_value)strlen(arg);
-}
+FIBER_DO(check_argument, mark(arg), ck_assert_int_eq(weft_snooze(), 0), (weft_value)strlen(arg))
 
 /* A copy of an argument lies where a warm stack keeps its first frame. */
 TEST(a_warm_stack_starts_any_fiber_after_any_other)
@@ -283,8 +271,7 @@ FIBER(snooze_once, weft_snooze())
 static weft_value mark_snoozing(void *arg)
 {
     weft_fiber f = *(weft_fiber *)arg;
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    weft_info info = info_of(f);
     mark_count("state ", info.state);
     mark_count("switches ", (long long)info.switches);
     mark_count("schedule ", weft_schedule(f, 5));

@@ -34,11 +34,7 @@ TEST(a_thread_becomes_a_cord_or_gets_an_error)
 #define FIBERS 140
 #endif
 
-static weft_value snooze_and_return(void *arg)
-{
-    int rc = weft_snooze();
-    return rc < 0 ? rc : (weft_value)arg;
-}
+FIBER_DO(snooze_and_return, int rc = weft_snooze(), rc < 0 ? rc : (weft_value)arg)
 
 static weft_value sum_of_copy(void *arg)
 {
@@ -143,15 +139,8 @@ TEST_FAULTS(deadlines_and_sleeps_work_with_any_fault)
 
 static int defers_run, values_destroyed;
 
-static void count_defer(void *arg)
-{
-    defers_run++;
-}
-
-static void count_destroyed(void *value)
-{
-    values_destroyed++;
-}
+CALLBACK(count_defer, defers_run++)
+CALLBACK(count_destroyed, values_destroyed++)
 
 typedef struct owner {
     weft_key key;

@@ -14,11 +14,7 @@ static weft_value fail_then_succeed(void *arg)
     return --*left >= 0 ? weft_fail(-EPROTO, "%d more", *left) : 0;
 }
 
-static weft_value suspend_with_child(void *arg)
-{
-    weft_spin(suspend, NULL);
-    return weft_suspend();
-}
+FIBER_DO(suspend_with_child, weft_spin(suspend, NULL), weft_suspend())
 
 /* More restarts than one allocation can record. */
 enum { FAILURES = 20 };
@@ -223,12 +219,7 @@ static bool select_among(int pipes[PIPES][2], weft_fiber ended)
     return !weft_is_error(c[rc].value);
 }
 
-static weft_value write_byte(void *arg)
-{
-    weft_value rc;
-    WITHOUT_FAULTS(rc = weft_write((int)(intptr_t)arg, "x", 1));
-    return rc;
-}
+FIBER_DO(write_byte, weft_value rc, WITHOUT_FAULTS(rc = weft_write((int)(intptr_t)arg, "x", 1)), rc)
 
 /* One pipe becomes readable during the select. */
 static bool select_readable(int pipes[PIPES][2])
@@ -268,11 +259,7 @@ TEST_FAULTS(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
 static weft_event event;
 
 FIBER(wait_event, weft_event_wait(&event))
-
-static void *set_event(void *arg)
-{
-    return as_arg(weft_event_set(&event));
-}
+THREAD(set_event, weft_event_set(&event))
 
 /* Set the event from another thread while a fiber waits, and while none waits. */
 TEST_FAULTS(an_event_is_set_from_another_thread_or_the_call_fails)
@@ -298,11 +285,7 @@ TEST_FAULTS(an_event_is_set_from_another_thread_or_the_call_fails)
     return is_done;
 }
 
-static weft_value count_down_to_error(void *arg)
-{
-    int *left = arg;
-    return --*left > 0 ? 0 : -EPROTO;
-}
+FIBER_DO(count_down_to_error, int *left = arg, --*left > 0 ? 0 : -EPROTO)
 
 /* Calls that could be registered run as often as they should. */
 TEST_FAULTS(delayed_calls_run_or_were_refused)

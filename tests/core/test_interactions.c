@@ -6,15 +6,6 @@
 #include "support/random.h"
 #include "support/suite.h"
 
-/* Suspend, then sleep where cancellation has no effect. Return arg. */
-static weft_value suspend_then_shield(void *arg)
-{
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return (weft_value)arg;
-}
-
 static weft_value mark_two_results(void *arg)
 {
     for (int i = 0; i < 2; i++) {
@@ -24,9 +15,8 @@ static weft_value mark_two_results(void *arg)
     return (weft_value)arg;
 }
 
-/* P6: moving a fiber to the front of the queue does not discard its pending result. */
 TEST(a_cancel_does_not_discard_a_pending_error)
-{
+{ /* P6 */
     for (int i = 0; i < 2; i++) {
         weft_fiber f = spin_waiting(mark_two_results, NULL);
         ck_assert_int_eq(i == 0 ? weft_schedule(f, -EIO) : weft_raise(f, -EIO, "broken"), 0);
@@ -36,9 +26,8 @@ TEST(a_cancel_does_not_discard_a_pending_error)
     ck_assert_trail("error cancel error cancel ");
 }
 
-/* P21, P34: the parent of two fibers that fail with one error awaits both. No error remains. */
 TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
-{
+{ /* P21, P34 */
     weft_fiber source = spin_suspended();
     weft_fiber first = spin_waiting(await_fiber, id_arg(source)),
                second = spin_waiting(await_fiber, id_arg(source));
@@ -65,9 +54,8 @@ static int run_thread_with_failures(void)
     return 0;
 }
 
-/* P77, P78: one error is reported. A leak checker finds no memory of either error. */
 TEST(a_thread_that_ends_with_two_errors_reports_one_and_frees_both)
-{
+{ /* P77, P78 */
     const outcome *out = run_apart(run_thread_with_failures);
     ck_assert_msg(out->status == 0, "%s", out->text);
     ck_assert_uint_eq(count_in(out->text, "was not handled"), 1);
@@ -78,36 +66,10 @@ typedef struct pair {
     bool is_any;
 } pair;
 
-static weft_value await_two(void *arg)
-{
-    const pair *p = arg;
-    weft_value out[2] = {77, 77};
-    int rc = (p->is_any ? weft_await_any : weft_await_all)(p->f, 2, out);
-    ck_assert(out[0] == 77 && out[1] == 77);
-    return rc;
-}
+FIBER_DO(select_two, weft_value out, weft_select_fibers(arg, 2, &out))
 
-/* P64, P37, P35: there are no values yet, so none are returned. */
-TEST(an_interrupted_await_of_several_fibers_returns_the_error_and_no_values)
-{
-    for (int i = 0; i < 4; i++) {
-        int code = i < 2 ? -EINTR : -5;
-        pair p = {{spin_suspended(), spin_suspended()}, i % 2 == 0};
-        weft_fiber waiter = spin_waiting(await_two, &p);
-        ck_assert_int_eq(weft_interrupt(waiter, code), 0);
-        ck_assert_int_eq(weft_await(waiter), code);
-    }
-}
-
-static weft_value select_two(void *arg)
-{
-    weft_value out;
-    return weft_select_fibers(arg, 2, &out);
-}
-
-/* P37, P64 */
 TEST(a_select_of_fibers_that_waits_for_the_stopped_fibers_cannot_be_interrupted)
-{
+{ /* P37, P64 */
     weft_fiber f[2] = {spin_suspended(), spin_waiting(suspend_then_shield, NULL)};
     weft_fiber waiter = spin_waiting(select_two, f);
     ck_assert_int_eq(weft_schedule(f[0], 0), 0);
@@ -123,9 +85,8 @@ static weft_value read_eight(void *arg)
     return weft_read_full(*(int *)arg, bytes, sizeof bytes);
 }
 
-/* P64 */
 TEST(an_interrupted_read_full_returns_the_error)
-{
+{ /* P64 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber f = spin_waiting(read_eight, &fd[0]);
@@ -155,17 +116,10 @@ TEST(a_starter_that_is_parked_and_unparked_runs_once)
     ck_assert_int_eq(weft_await(f), 7);
 }
 
-/* Time. */
-
 #define SLEEP_S 0.005
 static bool is_woken;
 
-static weft_value sleep_and_set_woken(void *arg)
-{
-    int rc = weft_sleep(SLEEP_S);
-    is_woken = true;
-    return rc;
-}
+FIBER_DO(sleep_and_set_woken, int rc = weft_sleep(SLEEP_S), is_woken = true, rc)
 
 /* P11: the clock is read after at most 64 switches, however long they take. */
 TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)
@@ -242,9 +196,8 @@ static weft_value work_in_a_shield(void *arg)
     return (weft_value)arg;
 }
 
-/* T43 */
 TEST(a_shield_delays_a_cancel_until_its_end)
-{
+{ /* T43 */
     weft_fiber f = spin_waiting(work_in_a_shield, NULL);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_cancel(f), 0);
@@ -278,10 +231,7 @@ TEST(a_sleep_past_the_end_of_the_clock_never_ends)
     ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
 }
 
-static void schedule_while_idle(void *arg)
-{
-    weft_schedule(*(weft_fiber *)arg, 6);
-}
+CALLBACK(schedule_while_idle, weft_schedule(*(weft_fiber *)arg, 6))
 
 /* P13, P10: another fiber must wait for an external event. Otherwise this would be a deadlock. */
 TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
@@ -294,9 +244,8 @@ TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
     ck_assert_int_eq(weft_terminate(daemon, INFINITY), 0);
 }
 
-/* P15 */
 TEST(the_counter_of_operations_is_not_reset_when_it_is_read)
-{
+{ /* P15 */
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     uint64_t before = stats().ops;

@@ -58,11 +58,7 @@ static weft_value suspend_below(const volatile char *begin, ptrdiff_t bytes)
     return rc + room[0];
 }
 
-static weft_value suspend_9_kib_below(void *arg)
-{
-    volatile char begin = 0;
-    return suspend_below(&begin, 9 << 10);
-}
+FIBER_DO(suspend_9_kib_below, volatile char begin = 0, suspend_below(&begin, 9 << 10))
 
 TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
 { /* T21 */
@@ -80,14 +76,6 @@ TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
     ck_assert_int_eq(weft_await(f), 7);
 }
 
-static weft_value return_arg_after_shield(void *arg)
-{
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return (weft_value)arg;
-}
-
 static weft_value restart_arg(void *arg)
 {
     return weft_restart(*(weft_fiber *)arg) < 0; /* 1: the restart failed */
@@ -95,7 +83,7 @@ static weft_value restart_arg(void *arg)
 
 TEST(await_all_stops_a_fiber_during_its_restart)
 { /* P35, P30 */
-    weft_fiber f[2] = {weft_spin(return_arg_after_shield, NULL), spin_suspended()};
+    weft_fiber f[2] = {weft_spin(suspend_then_shield, NULL), spin_suspended()};
     weft_fiber restarter = spin_waiting(restart_arg, &f[0]);
     ck_assert_int_eq(weft_schedule(f[1], -EIO), 0);
     ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);
@@ -116,12 +104,7 @@ static weft_value fail_with_slow_cleanup(void *arg)
     return weft_fail(-EIO, "cannot clean up");
 }
 
-static weft_value spin_failing_child(void *arg)
-{
-    weft_spin(fail_with_slow_cleanup, arg);
-    weft_snooze();
-    return 1;
-}
+FIBER_DO(spin_failing_child, weft_spin(fail_with_slow_cleanup, arg), weft_snooze(), 1)
 
 TEST(a_stop_after_the_function_has_returned_hides_no_error)
 { /* P18: once its function has returned, a stop is too late. */
@@ -147,11 +130,7 @@ TEST_PROGRAM(exit_in_a_deep_tree_needs_no_deep_stack, 7, "")
     return (int)weft_await(weft_spin(exit_in_descendant, NULL));
 }
 
-static weft_value print_at_end(void *arg)
-{
-    weft_defer(print_stderr_arg, arg);
-    return weft_suspend();
-}
+FIBER_DO(print_at_end, weft_defer(print_stderr_arg, arg), weft_suspend())
 
 TEST_PROGRAM(a_child_process_that_exits_does_not_end_its_parents_fibers, 3, "once ")
 { /* P76 */

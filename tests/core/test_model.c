@@ -26,8 +26,6 @@ static bool is_main(const actor *a)
     return a == &actors[0];
 }
 
-/* Steps that do not block. */
-
 static void step_spin(actor *me)
 {
     if (actors_made == ACTORS_MAX)
@@ -57,7 +55,6 @@ static void step_spin(actor *me)
 
 static void step_schedule(actor *me)
 {
-    (void)me;
     actor *to = any_actor();
     int code = to->is_started && random_below(8) == 0 ? new_code() : 0;
     weft_value value = code != 0 ? code : new_value();
@@ -97,7 +94,6 @@ static void step_interrupt(actor *me)
 
 static void step_stop(actor *me)
 {
-    (void)me;
     actor *to = any_actor();
     if (random_below(3) != 0)
         return; /* otherwise all fibers would end early */
@@ -152,7 +148,6 @@ static void move_actor(actor *child, int parent)
 
 static void step_attach(actor *me)
 {
-    (void)me;
     actor *child = any_actor(), *parent = random_below(2) ? any_actor() : &actors[0];
     if (!parent->is_started)
         return; /* whether and when it will run or end is unknown */
@@ -222,8 +217,6 @@ static void step_cancel_scope(actor *me)
     REQUIRE(weft_scope_cancel(&of->scopes[i].scope) == 0);
     REQUIRE(weft_scope_is_cancelled(&of->scopes[i].scope));
 }
-
-/* Steps that may block. */
 
 static void step_snooze(actor *me)
 {
@@ -470,7 +463,6 @@ static void close_pipes(void)
 
 static void run_model(int variant)
 {
-    (void)variant;
     steps_left = is_sim() ? 10000 : 4000;
     actors_made = 1;
     actor *me = &actors[0];
@@ -488,7 +480,7 @@ static void run_model(int variant)
     close_pipes();
 }
 
-/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61 */
+/* T3, T4, T10, T38, T40, P4, P7, P24, P34, P36, P61 */
 static const property properties[] = {
     {.name = "every_result_of_a_random_program_conforms_to_the_model",
      .run = run_model,
@@ -498,7 +490,4 @@ static const property properties[] = {
      .is_repeatable = true},
 };
 
-int main(void)
-{
-    return run_properties("model", properties, COUNT_OF(properties), NULL, 0);
-}
+PROPERTIES(properties)

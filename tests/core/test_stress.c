@@ -48,14 +48,11 @@ static void assert_nothing_left(void)
     ck_assert_uint_eq(now.stacks, now.stacks_cached);
 }
 
+FIXTURE(NULL, assert_nothing_left)
+
 static size_t counted;
 
-static weft_value suspend_and_count(void *arg)
-{
-    weft_value rc = weft_suspend();
-    counted += rc == -ECANCELED;
-    return rc;
-}
+FIBER_DO(suspend_and_count, weft_value rc = weft_suspend(), counted += rc == -ECANCELED, rc)
 
 static weft_value snooze_often(void *arg)
 {
@@ -66,15 +63,13 @@ static weft_value snooze_often(void *arg)
     return 0;
 }
 
-/* T2 */
 TEST(a_hundred_fibers_snooze_thousands_of_times_and_all_finish)
-{
+{ /* T2 */
     const int times = reduced_count(10000);
     for (int i = 0; i < 100; i++)
         REQUIRE(weft_go(snooze_often, as_arg(times)) == 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_uint_eq(counted, 100 * (size_t)times);
-    assert_nothing_left();
 }
 
 static weft_value sleep_and_count(void *arg)
@@ -86,19 +81,16 @@ static weft_value sleep_and_count(void *arg)
     return 0;
 }
 
-/* T16 */
 TEST(no_sleeping_fiber_is_lost)
-{
+{ /* T15, T16 */
     for (int i = 0; i < 3000; i++)
         REQUIRE(weft_go(sleep_and_count, as_arg(random_below(128))) == 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_uint_eq(counted, 3000);
-    assert_nothing_left();
 }
 
-/* P43 */
 TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
-{
+{ /* P43 */
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
     size_t before = resident_pages();
@@ -109,21 +101,6 @@ TEST(many_resets_of_a_deadline_use_constant_memory_and_one_timer)
         ck_assert_uint_le(resident_pages(), before + 256);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
-    assert_nothing_left();
-}
-
-/* P43 */
-TEST(a_hundred_scopes_can_be_cancelled_in_sequence)
-{
-    for (int i = 0; i < 100; i++) {
-        weft_scope scope;
-        ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
-        ck_assert_int_eq(weft_scope_cancel(&scope), 0);
-        ck_assert_int_eq(weft_sleep(1000), -ECANCELED);
-        ck_assert_int_eq(weft_scope_close(&scope), 0);
-        ck_assert_int_eq(weft_snooze(), 0);
-    }
-    assert_nothing_left();
 }
 
 /* Spin n fibers, and let each reach its wait. Return the pages that they use. */
@@ -138,16 +115,14 @@ static size_t spin_waiting_fibers(size_t n)
     return resident_pages() - before;
 }
 
-/* T48: most memory of ended fibers is returned to the system, while the thread is idle. */
 TEST(stacks_of_ended_fibers_free_their_memory)
-{
+{ /* T48 */
     if (is_checked())
         return;
     size_t pages = spin_waiting_fibers(50000), full = resident_pages();
     ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
     while (resident_pages() > full - pages / 2)
         weft_sleep(0.02);
-    assert_nothing_left();
 }
 
 /* T54: the default vm.max_map_count is 65,530. */
@@ -161,7 +136,6 @@ TEST(a_hundred_thousand_fibers_wait_with_guards_and_little_memory)
         ck_assert_uint_le(each, (4096 + 600) * 11 / 10);
     ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
     ck_assert_uint_eq(counted, n);
-    assert_nothing_left();
 }
 
 static weft_value spin_children(void *arg)
@@ -189,7 +163,6 @@ TEST(ending_a_parent_takes_two_switches_per_child)
     size_t many = (size_t)reduced_count(10000); /* TSan supports at most 8128 fibers */
     ck_assert_uint_le(shutdown_switches(100), 2 * 100 + 10);
     ck_assert_uint_le(shutdown_switches(many), 2 * many + 10);
-    assert_nothing_left();
 }
 
 TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
@@ -203,7 +176,6 @@ TEST(many_fibers_in_batches_need_the_stacks_of_one_batch)
             REQUIRE(weft_await(f[i]) == i);
     }
     ck_assert_uint_le(stats().stacks, 2 * (size_t)batch + 64);
-    assert_nothing_left();
 }
 
 static void assert_refused_for_memory(void)
@@ -253,5 +225,4 @@ TEST(spins_without_memory_fail_and_work_again_later)
         REQUIRE(weft_terminate(f[i], INFINITY) == 0);
     ck_assert_uint_eq(counted, n + 100);
     weft_error_clear();
-    assert_nothing_left();
 }

@@ -4,27 +4,13 @@
  */
 #include "support/suite.h"
 
-/* Suspend, then sleep where cancellation has no effect. Return arg. */
-static weft_value suspend_then_shield(void *arg)
-{
-    weft_suspend();
-    WEFT_SHIELD(INFINITY)
-        weft_sleep(0.002);
-    return (weft_value)arg;
-}
-
 static void sleep_shielded(void *arg)
 {
     WEFT_SHIELD(INFINITY)
         weft_sleep(0.002);
 }
 
-static weft_value suspend_then_mark(void *arg)
-{
-    weft_value rc = weft_suspend();
-    mark(arg);
-    return rc;
-}
+FIBER_DO(suspend_then_mark, weft_value rc = weft_suspend(), mark(arg), rc)
 
 static weft_value defer_set_and_spin(void *arg)
 {
@@ -37,9 +23,8 @@ static weft_value defer_set_and_spin(void *arg)
     return 1;
 }
 
-/* T36 */
 TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
-{
+{ /* T36, P16, P17 */
     weft_key key = weft_key_new(mark_arg);
     weft_fiber f = weft_spin(defer_set_and_spin, &key);
     ck_assert_int_eq(weft_await(f), 1);
@@ -68,9 +53,8 @@ static weft_value defer_five(void *arg)
     return weft_suspend();
 }
 
-/* T37: each of five deferred calls may defer another call, in all combinations. */
 TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
-{
+{ /* T37 */
     for (unsigned mask = 0; mask < 32; mask++) {
         deferred d[5];
         char expected[11] = "";
@@ -86,11 +70,7 @@ TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
     }
 }
 
-static void spin_from_destructor(void *value)
-{
-    ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0);
-}
-
+CALLBACK(spin_from_destructor, ck_assert_uint_ne(weft_spin(sleep_forever, NULL), 0))
 FIBER(set_local, weft_local_set(*(weft_key *)arg, arg))
 
 static weft_value park_ending_child(void *arg)
@@ -121,9 +101,8 @@ static weft_value spin_child_and_end(void *arg)
 
 FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
 
-/* P24: a fiber stopped with a value while its parent ends has that value in any case. */
 TEST(a_stop_during_shutdown_decides_the_value)
-{
+{ /* P24 */
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_child_and_end, &child);
     weft_fiber waiter = weft_spin(await_stored_fiber, &child);
@@ -143,9 +122,8 @@ static weft_fiber youngest_child(void)
     return children[n - 1];
 }
 
-/* T29, T30: whether a value is stored is decided when a fiber is created. */
 TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
-{
+{ /* T29, T30 */
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
     ck_assert_int_eq(weft_go(return_arg, as_arg(4)), 0);
     weft_fiber gone = youngest_child();
@@ -187,20 +165,15 @@ TEST(a_restarted_fiber_has_an_empty_mailbox_and_a_new_first_value)
     ck_assert_int_eq(weft_await(f), 3);
 }
 
-static weft_value spin_slow_child(void *arg)
-{
-    *(weft_fiber *)arg = weft_spin(suspend_then_shield, NULL);
-    return weft_suspend();
-}
+FIBER_DO(spin_slow_child, *(weft_fiber *)arg = weft_spin(suspend_then_shield, NULL), weft_suspend())
 
 static weft_value restart_other(void *arg)
 {
     return -weft_restart(arg_id(arg)); /* positive: an unawaited error would go to main */
 }
 
-/* P30: restarting a fiber that ends with its parent fails. The restart does not wait forever. */
 TEST(a_restart_fails_when_the_parent_ends_during_it)
-{
+{ /* P30 */
     weft_fiber child = 0;
     weft_fiber parent = spin_waiting(spin_slow_child, &child);
     weft_fiber restarter = spin_waiting(restart_other, id_arg(child));
@@ -235,9 +208,8 @@ static weft_value mark_three_times(void *arg)
     return 0;
 }
 
-/* T45: errors that a fiber ignored do not affect the next fiber on its record. */
 TEST(a_fiber_on_a_reused_record_starts_clean)
-{
+{ /* T45 */
     weft_fiber f = weft_spin(ignore_errors, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
@@ -248,45 +220,28 @@ TEST(a_fiber_on_a_reused_record_starts_clean)
     ck_assert_trail("abx");
 }
 
-static weft_value exit_with_3(void *arg)
-{
-    weft_snooze();
-    exit_here(3);
-    return 0;
-}
-
-static weft_value fail_when_cancelled(void *arg)
-{
-    weft_suspend();
-    return weft_fail(-EIO, "in the clean-up");
-}
+FIBER_DO(fail_when_cancelled, weft_suspend(), weft_fail(-EIO, "in the clean-up"))
 
 static int exit_while_main_awaits_its_children(void)
 {
     weft_defer(sleep_shielded, NULL);
     weft_spin(fail_when_cancelled, NULL);
-    weft_spin(exit_with_3, NULL);
+    weft_spin(snooze_and_exit, as_arg(3));
     return weft_await_children();
 }
 
-/* P33: main gets an error while it is abandoned. */
 TEST(exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for)
-{
+{ /* P33 */
     const outcome *o = run_apart(exit_while_main_awaits_its_children);
     ck_assert_int_eq(o->status, 3);
     assert_printed(o, "in the clean-up");
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 0);
 }
 
-static weft_value print_at_end(void *arg)
-{
-    weft_defer(print_stderr_arg, arg);
-    return weft_sleep(INFINITY);
-}
+FIBER_DO(print_at_end, weft_defer(print_stderr_arg, arg), weft_sleep(INFINITY))
 
-/* T43: a daemon is cancelled like all fibers, and its cleanup runs. */
 TEST_PROGRAM(a_daemon_is_ended_with_the_process, 3, "ended")
-{
+{ /* T43 */
     weft_spin_with(print_at_end, "ended", &(weft_spin_options){.is_daemon = true});
     weft_snooze();
     return 3;

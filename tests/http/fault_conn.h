@@ -6,8 +6,6 @@
 
 #include <weft/web.h>
 
-#include <sys/socket.h>
-
 /* The served end of the connection. */
 static struct fault_conn {
     int pair[2];

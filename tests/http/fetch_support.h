@@ -205,14 +205,9 @@ static inline void release_replies(script_server *sv, size_t count)
         weft_sem_post(&sv->gate);
 }
 
-/* Return a URL of the server. The last 8 results are valid. */
 static inline const char *url_of(const script_server *sv, const char *path)
 {
-    static char urls[8][512];
-    static unsigned next;
-    char *url = urls[next++ % COUNT_OF(urls)];
-    snprintf(url, sizeof urls[0], "%s%s", sv->base, path);
-    return url;
+    return format("%s%s", sv->base, path);
 }
 
 /* Assert that the requests that sv has recorded contain each text. */

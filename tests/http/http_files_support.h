@@ -4,21 +4,14 @@
 
 #include "http/http_support.h"
 
-#include <weft/web.h>
-
 #include <ftw.h>
 
 /* The server serves tree_folder/root. No request may return tree_folder/secret.txt. */
 static char tree_folder[64];
-static char path_memory[4][512];
 
-/* Return a path below tree_folder. The last 4 results are valid. */
 static inline const char *tree_path(const char *name)
 {
-    static unsigned next;
-    char *path = path_memory[next++ % 4];
-    snprintf(path, sizeof path_memory[0], "%s/%s", tree_folder, name);
-    return path;
+    return format("%s/%s", tree_folder, name);
 }
 
 static inline void create_file_bytes(const char *name, const void *data, size_t bytes)
@@ -171,8 +164,7 @@ static inline void assert_code(const char *target, const char *status)
 static inline char *response_header(const char *name)
 {
     static char value[256];
-    char line[600];
-    snprintf(line, sizeof line, "\r\n%s: ", name);
+    const char *line = format("\r\n%s: ", name);
     const char *found = strstr(client.received, line);
     if (found == NULL || found > body_of(client.received))
         return NULL;

@@ -5,8 +5,6 @@
 #include "support/fault.h"
 #include "support/suite.h"
 
-#include <stdatomic.h>
-
 static atomic_int detached_calls;
 
 /* The argument of a call, passed as a pointer or as a copy. */
@@ -80,11 +78,9 @@ static bool offload_detached(void)
     return is_done;
 }
 
-static bool offload_each_kind(void)
+TEST_FAULTS(a_call_runs_once_or_returns_an_error)
 {
     static const weft_offload_options copied = {.arg_bytes = sizeof(work)}, plain;
-    if (!become_a_cord())
-        return false;
     bool is_done = offload_once(&copied);
     is_done &= offload_once(&plain);
     is_done &= offload_many();
@@ -97,8 +93,5 @@ static bool offload_each_kind(void)
     } else {
         is_done &= REQUIRE_OR_FAULT(value);
     }
-    weft_error_clear();
     return is_done;
 }
-
-FAULT_TEST(a_call_runs_once_or_returns_an_error, offload_each_kind, 1)

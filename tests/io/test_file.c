@@ -1,8 +1,6 @@
 /* Tests of file calls in a temporary folder. Each call behaves as its system call. */
 #include "support/suite.h"
-#include "support/support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 
@@ -10,14 +8,9 @@
 
 static char folder[] = "/tmp/weft-file-XXXXXX";
 
-/* Return the path of a name in the folder. The path is valid for the next three calls. */
 static const char *in_folder(const char *name)
 {
-    static char paths[4][PATH_MAX];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, PATH_MAX, "%s/%s", folder, name);
-    return path;
+    return format("%s/%s", folder, name);
 }
 
 static void make_test_folder(void)
@@ -37,11 +30,7 @@ static void remove_test_folder(void)
     ck_assert_int_eq(weft_rmdir(folder), 0);
 }
 
-__attribute__((constructor)) static void set_folder_fixture(void)
-{
-    own_suite.set_up = make_test_folder;
-    own_suite.tear_down = remove_test_folder;
-}
+FIXTURE(make_test_folder, remove_test_folder)
 
 static int open_new(const char *name)
 {
@@ -263,8 +252,7 @@ static int stop_at_third(const char *name, int type, void *ctx)
 TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
 {
     for (int i = 1; i <= FILES; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%d-and-a-name-that-fills-the-buffer", i);
+        const char *name = format("%d-and-a-name-that-fills-the-buffer", i);
         ck_assert_int_eq(close(creat(in_folder(name), 0600)), 0);
     }
     ck_assert_int_eq(weft_mkdir(in_folder("folder"), 0700), 0);
@@ -329,6 +317,5 @@ TEST(many_fibers_use_files_at_once)
     static weft_fiber f[FILES];
     for (intptr_t i = 0; i < FILES; i++)
         f[i] = weft_spin(use_file, as_arg(i));
-    for (int i = 0; i < FILES; i++)
-        ck_assert_int_eq(weft_await(f[i]), 0);
+    await_each_as(f, FILES, 0);
 }

@@ -1,12 +1,9 @@
-/* Tests of file operations that wait: opening a FIFO, calls on workers, and weft_wait_change. */
+/* Tests of file operations that wait: opening a FIFO, and weft_wait_change. */
 #include "support/suite.h"
-#include "support/support.h"
 
-#include "core/op/op.h"
+#include "backend/workers/worker_queue.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <semaphore.h>
 #include <sys/resource.h>
 
 /* More than the number of workers for files. */
@@ -32,11 +29,7 @@ static void remove_paths(void)
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
-__attribute__((constructor)) static void set_paths_fixture(void)
-{
-    own_suite.set_up = make_paths;
-    own_suite.tear_down = remove_paths;
-}
+FIXTURE(make_paths, remove_paths)
 
 static void write_to(const char *name, const char *text)
 {
@@ -110,8 +103,7 @@ TEST(running_and_queued_opens_can_be_cancelled_and_do_not_block_other_operations
         f[i] = spin_opener(O_RDONLY);
     for (int i = 0; i < OPENERS; i++)
         weft_cancel(f[i]);
-    for (int i = 0; i < OPENERS; i++)
-        ck_assert_int_eq(weft_await(f[i]), -ECANCELED);
+    await_each_as(f, OPENERS, -ECANCELED);
     ck_assert_int_eq(weft_stat(fifo, &status), 0);
     release_openers(before);
 }
@@ -125,87 +117,6 @@ static int return_during_an_open(void)
 TEST(a_program_can_end_during_an_open)
 {
     assert_silent(run_apart(return_during_an_open), 7);
-}
-
-/* A call that ends on permission. */
-typedef struct gated_op {
-    sem_t has_begun, may_end;
-    int fd; /* -1, or the descriptor to stat */
-    ino_t inode;
-    weft_value result, next;
-} gated_op;
-
-static intptr_t stat_on_permission(void *arg)
-{
-    gated_op *g = arg;
-    sem_post(&g->has_begun);
-    TEMP_FAILURE_RETRY(sem_wait(&g->may_end));
-    struct stat status = {0};
-    fstat(g->fd, &status);
-    g->inode = status.st_ino;
-    return 42;
-}
-
-static weft_value run_gated_op(void *arg)
-{
-    gated_op *g = arg;
-    weft__op op = {.code = WEFT__OP_CALL, .fd = g->fd, .u.call = {stat_on_permission, g, NULL}};
-    g->result = weft__op_run(&op);
-    g->next = weft_snooze();
-    return g->result;
-}
-
-static weft_fiber spin_gated_op(gated_op *g, int fd)
-{
-    sem_init(&g->has_begun, 0, 0);
-    sem_init(&g->may_end, 0, 0);
-    g->fd = fd;
-    weft_fiber f = spin_waiting(run_gated_op, g);
-    TEMP_FAILURE_RETRY(sem_wait(&g->has_begun));
-    return f;
-}
-
-/* T93 */
-TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
-{
-    gated_op g;
-    weft_fiber f = spin_gated_op(&g, -1);
-    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-    weft_cancel(f);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_schedule(f, 2), -EBUSY);
-    weft_cancel(f);
-    weft_sleep(0.001);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    sem_post(&g.may_end);
-    weft_await(f);
-    ck_assert_int_eq(g.result, 42);
-    ck_assert_int_eq(g.next, -ECANCELED);
-}
-
-TEST(a_number_is_not_reused_while_a_call_uses_it)
-{
-    write_to(path, "x");
-    struct stat status;
-    ck_assert_int_eq(weft_stat(path, &status), 0);
-    int fd = weft_open(path, O_RDONLY);
-    gated_op g;
-    weft_fiber f = spin_gated_op(&g, fd);
-    ck_assert_int_eq(weft_close(fd), 0);
-    char byte;
-    ck_assert_int_eq(weft_read(fd, &byte, 1), -EBADF);
-    ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), -EBADF);
-    int next = weft_open(fifo, O_RDWR);
-    ck_assert_int_ge(next, 0);
-    ck_assert_int_ne(next, fd);
-    weft_fiber waiting = weft_spin(await_fiber, id_arg(f));
-    sem_post(&g.may_end);
-    ck_assert_int_eq(weft_await(waiting), 42);
-    ck_assert_uint_eq(g.inode, status.st_ino);
-    while (fcntl(fd, F_GETFD) >= 0) /* the descriptor is closed after the call has ended */
-        ck_assert_int_eq(weft_sleep(0.001), 0);
-    weft_close(next);
 }
 
 static weft_value read_until_closed(void *arg)
@@ -230,8 +141,7 @@ TEST(closing_a_file_ends_its_readers_with_EBADF)
     for (int i = 0; i < 20; i++)
         weft_snooze();
     ck_assert_int_eq(weft_close(fd), 0);
-    for (size_t i = 0; i < COUNT_OF(f); i++)
-        ck_assert_int_eq(weft_await(f[i]), EBADF);
+    await_each_as(f, COUNT_OF(f), EBADF);
 }
 
 FIBER(wait_for_change, weft_wait_change(path, arg))
@@ -280,8 +190,7 @@ TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkdir(path, 0700), 0);
     f = spin_watcher(NULL);
-    char inside[80];
-    snprintf(inside, sizeof inside, "%s/inside", path);
+    const char *inside = format("%s/inside", path);
     write_to(inside, "x");
     ck_assert_int_eq(weft_await(f), 1);
     unlink(inside);
@@ -314,9 +223,8 @@ TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
 {
     weft_sleep(0);
     int before = count_descriptors(), rc;
-    WEFT_CANCEL_AFTER(0.005, rc) {
+    WEFT_CANCEL_AFTER(0.005, rc)
         ck_assert_int_eq(weft_wait_change(path, NULL), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     weft_fiber f = spin_watcher(NULL);
     for (int i = 0; i < 100; i++) {

@@ -106,10 +106,8 @@ TEST_LOOP(an_accept_loop_delivers_every_connection_until_the_callback_stops_it, 
  */
 static int leave_stale_number(void)
 {
-    char path[] = "/tmp/weft-loop-XXXXXX", byte;
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(unlink(path), 0);
+    char byte;
+    int fd = open_unnamed_file();
     ck_assert_int_eq(write(fd, "x", 1), 1);
     ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), 1);
     ck_assert_int_eq(close(fd), 0);
@@ -292,7 +290,6 @@ static void limit_descriptors(int limit)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
 }
 
-/* Return 0, or the number of the failed step. */
 static int run_out_of_descriptors(void)
 {
     endpoint p;
@@ -305,19 +302,14 @@ static int run_out_of_descriptors(void)
     spin_acceptor(&t, listener, 10);
     uint64_t polls = stats().polls;
     for (int i = 0; i < 4; i++)
-        if (weft_sleep(0.05) != 0)
-            return 1;
-    if (t.count != 3 || weft_state_of(t.fiber) == WEFT_DEAD)
-        return 2;
-    if (stats().polls - polls > 100)
-        return 3;
+        MUST(weft_sleep(0.05) == 0);
+    MUST(t.count == 3 && weft_state_of(t.fiber) != WEFT_DEAD);
+    MUST(stats().polls - polls <= 100);
     limit_descriptors(theirs[9] + 20);
-    if (weft_await(t.fiber) != 0 || t.rc != STOP_LOOP || t.count != 10)
-        return 4;
+    MUST(weft_await(t.fiber) == 0 && t.rc == STOP_LOOP && t.count == 10);
     for (int i = 0; i < 10; i++) {
         char byte;
-        if (write(theirs[i], "x", 1) != 1 || weft_read(t.fd[i], &byte, 1) != 1)
-            return 5;
+        MUST(write(theirs[i], "x", 1) == 1 && weft_read(t.fd[i], &byte, 1) == 1);
     }
     return 0;
 }
@@ -470,9 +462,8 @@ TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
     put_stream(fd[1], sizeof data, end);
     size_t got = read_stream(fd[0], r.got, r.got + 7);
     r = (receiver){.fd = fd[0], .got = got, .wanted = SIZE_MAX};
-    WEFT_MOVE_ON_AFTER(0) {
+    WEFT_MOVE_ON_AFTER(0)
         ck_assert_int_eq(weft_recv_loop(fd[0], check_data, &r), -ECANCELED);
-    }
     ck_assert_uint_eq(read_stream(fd[0], r.got, end), end);
 }
 
@@ -498,9 +489,8 @@ TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, STREAM_KINDS)
     r.fd = fd[0];
     weft_fiber sender = weft_spin(trickle, &fd[1]);
     while (rc == -ECANCELED) {
-        WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6) {
+        WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6)
             rc = weft_recv_loop(fd[0], check_data, &r);
-        }
         if (rc == -ECANCELED && random_below(2) == 0 && r.got < 5000)
             r.got = read_stream(fd[0], r.got, r.got + 1);
     }

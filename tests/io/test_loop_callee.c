@@ -5,8 +5,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <netinet/in.h>
-
 #define STOP_LOOP (-EXFULL)
 
 /* A loop in its own fiber. */

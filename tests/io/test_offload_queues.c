@@ -6,8 +6,6 @@
 #include "support/suite.h"
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <sys/stat.h>
 
 /* Spin count fibers, with the arguments 0 to count - 1. Assert that fiber i returns i. */
 static void await_numbered(weft_fn *fn, int count)
@@ -81,8 +79,7 @@ TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
     ck_assert_uint_eq(now.user.idle, now.user.threads);
     ck_assert(now.user.queue_s_max > 0);
     ck_assert(now.user.queue_s_total >= now.user.queue_s_max);
-    ck_assert_int_eq(weft_offload_set_limit(5000), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    ck_assert_fails(weft_offload_set_limit(5000), -EINVAL);
 }
 
 static weft_value offload_ten_times(void *arg)
@@ -166,8 +163,7 @@ TEST(files_and_names_work_while_all_user_workers_are_busy)
     ck_assert_uint_eq(now.user.done, 0);
     char bytes[CALLS] = "";
     ck_assert_int_eq(write(blocking_pipe[1], bytes, CALLS), CALLS);
-    for (int i = 0; i < CALLS; i++)
-        ck_assert_int_eq(weft_await(f[i]), 1);
+    await_each_as(f, CALLS, 1);
 }
 
 static char fifo[64];
@@ -195,8 +191,7 @@ TEST(offloaded_calls_run_while_all_file_workers_are_busy)
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
     resolve_localhost();
     int fd = open(fifo, O_RDWR | O_NONBLOCK); /* all opens continue */
-    for (size_t i = 0; i < COUNT_OF(f); i++)
-        ck_assert_int_eq(weft_await(f[i]), 0);
+    await_each_as(f, COUNT_OF(f), 0);
     close(fd);
     unlink(fifo);
     rmdir(folder);

@@ -2,8 +2,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-#include <signal.h>
-
 #define CONNECTIONS 10000
 #define CONNECTIONS_SLOW 1000 /* for sanitizers and Valgrind */
 /* Connections that the client opens before it waits for the server. The backlog holds more. */

@@ -26,7 +26,7 @@ static inline weft_value result_of(ssize_t returned)
 }
 
 /* Assert that a call fails with an error. */
-#define ck_assert_fails(call, error)      \
+#define ck_assert_errno(call, error)      \
     do {                                  \
         errno = 0;                        \
         ck_assert_int_eq((call), -1);     \

@@ -165,6 +165,14 @@ TEST(weft_libc_and_unknown_modules_are_refused)
     ck_assert_int_eq(weft_disown("libc.so.6"), -ENOENT);
 }
 
+TEST(a_name_without_a_version_means_any_version)
+{
+    ck_assert_int_eq(weft_adopt("libweft.so", NULL), -ENOTSUP);
+    ck_assert_int_eq(weft_adopt("libweft", NULL), -ENOENT);
+    ck_assert_int_eq(weft_adopt("libweft.s", NULL), -ENOENT);
+    ck_assert_int_eq(weft_adopt(".so", NULL), -ENOENT);
+}
+
 static weft_value disown_while_waiting(void *arg)
 {
     return -weft_disown(""); /* an error would interrupt the parent */

@@ -1,4 +1,4 @@
-/* OpenLDAP's library on fibers. The library holds the mutex of a handle while it waits for results. */
+/* OpenLDAP on fibers. The library holds the mutex of a handle while it waits for results. */
 #include "stock/stock_support.h"
 
 #include <ldap.h>

@@ -18,8 +18,9 @@ static MYSQL *connect_to_mariadb(bool has_tls)
     unsigned port = has_tls ? (unsigned)atoi(server_address("STOCK_MARIADB_PORT")) : 0;
     if (has_tls)
         ck_assert_int_eq(mysql_ssl_set(c, NULL, NULL, server_address("STOCK_CA"), NULL, NULL), 0);
-    MYSQL *connected = mysql_real_connect(c, has_tls ? "127.0.0.1" : NULL, "stock", NULL, NULL, port,
-                                          has_tls ? NULL : server_address("STOCK_MARIADB"), 0);
+    MYSQL *connected =
+        mysql_real_connect(c, has_tls ? "127.0.0.1" : NULL, "stock", NULL, NULL, port,
+                           has_tls ? NULL : server_address("STOCK_MARIADB"), 0);
     ck_assert_msg(connected != NULL, "%s", mysql_error(c));
     ck_assert_int_eq(mysql_get_ssl_cipher(c) != NULL, has_tls);
     return c;

@@ -104,7 +104,7 @@ static const struct {
     {keep_error_queue, change_error_queue},
 };
 
-/* Change the state of the thread while a fiber waits. Return whether the fiber has its own state. */
+/* Change a state of the thread while a fiber waits. Return whether the fiber keeps its own. */
 static weft_value is_kept(int state, int (*wait)(void))
 {
     wait_for_others = wait;

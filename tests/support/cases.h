@@ -34,6 +34,21 @@ static inline void check_each_pair(void (*check)(const char *input, const char *
 #define EACH_TEXT(check, ...) check_each_text(check, CASES(__VA_ARGS__))
 #define EACH_PAIR(check, ...) check_each_pair(check, CASES(__VA_ARGS__))
 
+/* Define a check for EACH_TEXT: a condition on text holds. */
+#define TEXT_CHECK(name, condition)             \
+    static void name(const char *text)          \
+    {                                           \
+        ck_assert_msg((condition), "%s", text); \
+    }
+
+/* Define a check for EACH_PAIR: the result for an input equals the expected text. */
+#define PAIR_CHECK(name, result)                                                     \
+    static void name(const char *input, const char *expected)                        \
+    {                                                                                \
+        const char *ck_result = (result);                                            \
+        ck_assert_msg(strcmp(ck_result, expected) == 0, "%s: %s", input, ck_result); \
+    }
+
 /* Assert that text contains each of count parts, or none of them. */
 static inline void assert_parts_in(const char *text, bool is_in, const char *const parts[],
                                    size_t count)

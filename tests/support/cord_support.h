@@ -4,7 +4,6 @@
 
 #include "support/support.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /*

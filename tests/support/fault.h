@@ -8,7 +8,6 @@
 #include "support/fault_ring.h"
 #include "support/support.h"
 
-#include <dirent.h>
 #include <limits.h>
 
 #if __has_include(<valgrind/valgrind.h>)
@@ -50,6 +49,9 @@ static verdict *own_verdict;
         REQUIRE(own_result >= 0 || fault_explains(own_result)); \
         own_result >= 0;                                        \
     })
+
+/* Require a condition unless a fault was injected. */
+#define REQUIRE_UNLESS_FAULT(condition) REQUIRE((condition) || atomic_load(&fault.injected) > 0)
 
 /* As REQUIRE_OR_FAULT. Also accept an error that a fault at the peer explains. */
 #define REQUIRE_OR_PEER_FAULT(result)                                     \
@@ -339,6 +341,18 @@ static inline weft_value fail_deep(void *arg)
         return is_done;                                    \
     }                                                      \
     static bool name##_in_cord(void)
+
+/* As SCENARIO, for a body without a result. Each step requires its success, or a fault. */
+#define FAULT_STEPS(name)            \
+    static void name##_steps(void);  \
+    static inline bool name(void)    \
+    {                                \
+        if (become_a_cord())         \
+            name##_steps();          \
+        weft_error_clear();          \
+        return true;                 \
+    }                                \
+    static void name##_steps(void)
 
 /* For files that include support/suite.h. The body is a scenario for fail_each_call. */
 #define TEST_FAULTS(name)                  \

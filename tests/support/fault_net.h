@@ -9,7 +9,6 @@
 #include "support/dns_server.h"
 #include "support/fault.h"
 
-#include <netinet/in.h>
 #include <sys/un.h>
 
 static inline void close_required(const int fd[2])
@@ -119,96 +118,85 @@ static inline weft_fiber spin_waiter(waiter *w, waiting_call *call, int fd)
 }
 
 /* Wait for a byte. If a fault made the call fail, the byte must still be readable. */
-static inline bool take_byte(waiting_call *call, const int fd[2], char expected)
+static inline void take_byte(waiting_call *call, const int fd[2], char expected)
 {
     waiter w;
     weft_fiber f = spin_waiter(&w, call, fd[0]);
     WITHOUT_FAULTS(REQUIRE(write(fd[1], &expected, 1) == 1));
     if (f != 0)
         REQUIRE(weft_await(f) == 0);
-    if (f != 0 && REQUIRE_OR_FAULT(w.result)) {
+    if (f != 0 && REQUIRE_OR_FAULT(w.result))
         REQUIRE(w.result == 1 && w.byte == expected);
-        return true;
-    }
-    char byte = 0;
-    WITHOUT_FAULTS(REQUIRE(weft_read(fd[0], &byte, 1) == 1 && byte == expected));
-    return false;
+    else
+        WITHOUT_FAULTS(REQUIRE(weft_read(fd[0], &w.byte, 1) == 1 && w.byte == expected));
 }
 
 /* Cancel a waiting fiber. An error may end the wait first. */
-static inline bool cancel_one(waiting_call *call, const int fd[2])
+static inline void cancel_one(waiting_call *call, const int fd[2])
 {
     waiter w;
     weft_fiber f = spin_waiter(&w, call, fd[0]);
     if (f == 0)
-        return false;
+        return;
     int rc = weft_cancel(f);
     REQUIRE(rc == 0 || rc == -ESRCH);
     weft_value value = weft_await(f);
     REQUIRE(value == -ECANCELED || value == 0);
-    bool is_cancelled = w.result == -ECANCELED;
-    REQUIRE(is_cancelled || fault_explains(w.result) || w.result == -ENOENT);
-    return is_cancelled;
+    REQUIRE(w.result == -ECANCELED || fault_explains(w.result) || w.result == -ENOENT);
+    REQUIRE_UNLESS_FAULT(w.result == -ECANCELED);
 }
 
 /* Let a deadline end the wait. */
-static inline bool time_out(waiting_call *call, const int fd[2])
+static inline void time_out(waiting_call *call, const int fd[2])
 {
     char byte;
     ssize_t n = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         n = call(fd[0], &byte);
-    }
-    return n == -ECANCELED || REQUIRE_OR_FAULT(n);
+    REQUIRE(n == -ECANCELED || REQUIRE_OR_FAULT(n) || fault_explains(n));
 }
 
 /* Close fd[0] while a fiber waits for it. Must be the last step. */
-static inline bool close_under(waiting_call *call, const int fd[2])
+static inline void close_under(waiting_call *call, const int fd[2])
 {
     waiter w;
     weft_fiber f = spin_waiter(&w, call, fd[0]);
     REQUIRE(weft_close(fd[0]) == 0);
     if (f == 0)
-        return false;
+        return;
     REQUIRE(weft_await(f) == 0);
     REQUIRE(w.result == -EBADF || fault_explains(w.result));
-    return w.result == -EBADF;
 }
 
-static inline bool wait_in(waiting_call *call, int fd[2])
+static inline void wait_in(waiting_call *call, int fd[2])
 {
-    bool is_done = take_byte(call, fd, 'a');
-    is_done &= cancel_one(call, fd);
-    is_done &= take_byte(call, fd, 'b');
-    is_done &= time_out(call, fd);
-    is_done &= take_byte(call, fd, 'c');
-    is_done &= close_under(call, fd);
+    take_byte(call, fd, 'a');
+    cancel_one(call, fd);
+    take_byte(call, fd, 'b');
+    time_out(call, fd);
+    take_byte(call, fd, 'c');
+    close_under(call, fd);
     REQUIRE(weft_close(fd[1]) == 0);
-    return is_done;
 }
 
 static waiting_call *const waiting_calls[] = {by_read, by_readv, by_wait, by_recv, by_recvmsg};
 
-SCENARIO(wait_on_pipes)
+FAULT_STEPS(wait_on_pipes)
 {
-    bool is_done = true;
     for (size_t i = 0; i < 3; i++) { /* the others need a socket */
         int fd[2];
         make_pipe(fd);
-        is_done &= wait_in(waiting_calls[i], fd);
+        wait_in(waiting_calls[i], fd);
     }
-    return is_done;
 }
 
-SCENARIO(wait_on_sockets)
+FAULT_STEPS(wait_on_sockets)
 {
-    bool is_done = true;
     for (size_t i = 0; i < COUNT_OF(waiting_calls); i++) {
         int fd[2];
         make_sockets(fd, i % 2 ? SOCK_DGRAM : SOCK_STREAM);
-        is_done &= wait_in(waiting_calls[i], fd);
+        wait_in(waiting_calls[i], fd);
     }
-    return is_done;
 }
 
 /* Writing into a full pipe or socket. The reader makes room. */
@@ -254,7 +242,7 @@ static inline weft_value run_writer(void *arg)
     return 0;
 }
 
-static inline bool write_full(int kind, const int fd[2])
+static inline void write_full(int kind, const int fd[2])
 {
     static char data[50000];
     writer w = {.fd = fd[1], .kind = kind};
@@ -268,21 +256,19 @@ static inline bool write_full(int kind, const int fd[2])
     REQUIRE(weft_close(fd[0]) == 0);
     REQUIRE(f == 0 || weft_await(f) == 0);
     REQUIRE(!is_told || sum == w.result);
-    return f != 0 && sum == WRITER_BYTES;
+    REQUIRE_UNLESS_FAULT(sum == WRITER_BYTES);
 }
 
-SCENARIO(write_into_full)
+FAULT_STEPS(write_into_full)
 {
-    bool is_done = true;
     for (int kind = 0; kind < 4; kind++) {
         int fd[2];
         if (kind < 2)
             make_pipe(fd);
         else
             make_sockets(fd, SOCK_STREAM);
-        is_done &= write_full(kind, fd);
+        write_full(kind, fd);
     }
-    return is_done;
 }
 
 /* Connections, one at a time. */
@@ -300,7 +286,7 @@ static inline weft_value run_acceptor(void *arg)
 }
 
 /* Accept in one fiber and connect in the main fiber. */
-static inline bool connect_one(void)
+static inline void connect_one(void)
 {
     struct sockaddr_in at;
     int listener = make_listener(&at);
@@ -322,39 +308,34 @@ static inline bool connect_one(void)
         WITHOUT_FAULTS(REQUIRE(write(client, "x", 1) == 1));
         WITHOUT_FAULTS(REQUIRE(weft_read(a.result, &byte, 1) == 1 && byte == 'x'));
     }
+    REQUIRE_UNLESS_FAULT(is_done);
     if (a.result >= 0)
         REQUIRE(weft_close(a.result) == 0);
     REQUIRE(weft_close(client) == 0);
     REQUIRE(weft_close(listener) == 0);
-    return is_done;
 }
 
 /* A cancelled accept consumes no connection. The next accept gets it. */
-static inline bool accept_after_cancel(void)
+static inline void accept_after_cancel(void)
 {
     struct sockaddr_in at;
     int listener = make_listener(&at), rc = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         rc = weft_accept(listener, NULL, NULL);
-    }
     REQUIRE(rc == -ECANCELED || fault_explains(rc));
-    bool is_done = rc == -ECANCELED;
     int client = make_client(&at);
     int conn = weft_accept(listener, NULL, NULL);
-    is_done &= REQUIRE_OR_FAULT(conn);
-    if (conn >= 0)
+    if (REQUIRE_OR_FAULT(conn))
         REQUIRE(weft_close(conn) == 0);
     REQUIRE(weft_close(client) == 0);
     REQUIRE(weft_close(listener) == 0);
-    return is_done;
 }
 
-SCENARIO(connect_twice)
+FAULT_STEPS(connect_twice)
 {
-    bool is_done = connect_one();
-    is_done &= accept_after_cancel();
-    is_done &= connect_one();
-    return is_done;
+    connect_one();
+    accept_after_cancel();
+    connect_one();
 }
 
 /* Accept and receive loops. */
@@ -373,7 +354,7 @@ static inline int count_conn(int fd, void *ctx)
 }
 
 /* The loop continues after a temporary shortage and loses no connection. */
-SCENARIO(run_accept_loop)
+FAULT_STEPS(run_accept_loop)
 {
     struct sockaddr_in at;
     int listener = make_listener(&at), clients[CLIENTS];
@@ -382,9 +363,8 @@ SCENARIO(run_accept_loop)
     accept_tally c = {.wanted = CLIENTS / 2};
     int rc = 0;
     for (int round = 0; round < 2; round++, c.wanted = CLIENTS) {
-        WEFT_MOVE_ON_AFTER(fault.is_lasting ? 0.06 : 5) {
+        WEFT_MOVE_ON_AFTER(fault.is_lasting ? 0.06 : 5)
             rc = weft_accept_loop(listener, count_conn, &c);
-        }
         if (fault.is_lasting) /* a resource that has run out does not become available again */
             atomic_store(&fault.is_on, false);
         REQUIRE(rc == -ENOLINK || fault_explains(rc) || (fault.is_lasting && rc == -ECANCELED));
@@ -392,7 +372,7 @@ SCENARIO(run_accept_loop)
     for (int i = 0; i < CLIENTS; i++)
         REQUIRE(weft_close(clients[i]) == 0);
     REQUIRE(weft_close(listener) == 0);
-    return c.count == CLIENTS;
+    REQUIRE_UNLESS_FAULT(c.count == CLIENTS);
 }
 
 typedef struct inflow {
@@ -419,44 +399,39 @@ static inline void send_flow(int fd, size_t from, size_t bytes)
 }
 
 /* After any error of a loop, the next loop receives each remaining byte once. */
-SCENARIO(run_recv_loop)
+FAULT_STEPS(run_recv_loop)
 {
     int fd[2];
     make_sockets(fd, SOCK_STREAM);
     send_flow(fd[1], 0, FLOW_BYTES);
     inflow in = {.limit = 20000};
     int rc = weft_recv_loop(fd[0], count_data, &in);
-    bool is_done = rc == -ENOLINK || REQUIRE_OR_FAULT(rc);
+    REQUIRE(rc == -ENOLINK || fault_explains(rc));
     unsigned char some[10];
     ssize_t n = in.sum < FLOW_BYTES ? weft_read(fd[0], some, sizeof some) : 0;
-    is_done &= REQUIRE_OR_FAULT(n);
-    if (n > 0)
+    if (REQUIRE_OR_FAULT(n))
         count_data(some, (size_t)n, &in);
     in.limit = SIZE_MAX;
     REQUIRE(weft_shutdown(fd[1], SHUT_WR) == 0);
-    for (int tries = 0; tries < 3 && (rc = weft_recv_loop(fd[0], count_data, &in)) != 0; tries++) {
-        is_done = false;
-        REQUIRE_OR_FAULT(rc);
-    }
+    for (int tries = 0; tries < 3 && (rc = weft_recv_loop(fd[0], count_data, &in)) != 0; tries++)
+        REQUIRE(fault_explains(rc));
     if (rc < 0)
         WITHOUT_FAULTS(REQUIRE(weft_recv_loop(fd[0], count_data, &in) == 0));
     REQUIRE(in.sum == FLOW_BYTES);
     close_required(fd);
-    return is_done;
 }
 
 /* Names: dialing and resolving. */
 
-static inline bool exchange_byte(int listener, int client)
+static inline void exchange_byte(int listener, int client)
 {
     int conn = weft_accept(listener, NULL, NULL);
-    if (!REQUIRE_OR_FAULT(conn))
-        return false;
     char byte = 0;
+    if (!REQUIRE_OR_FAULT(conn))
+        return;
     WITHOUT_FAULTS(REQUIRE(weft_write(client, "y", 1) == 1));
     WITHOUT_FAULTS(REQUIRE(weft_read(conn, &byte, 1) == 1 && byte == 'y'));
     REQUIRE(weft_close(conn) == 0);
-    return true;
 }
 
 static inline int port_of(int fd)
@@ -478,46 +453,38 @@ static inline bool require_named(int result)
 }
 
 /* Dial a listener. In addr, %d stands for the port of the listener. */
-static inline bool dial_at(const char *network, const char *listen_addr, const char *addr)
+static inline void dial_at(const char *network, const char *listen_addr, const char *addr)
 {
     char dialed[64];
     int listener = weft_listen(network, listen_addr);
     if (!require_named(listener))
-        return false;
+        return;
     snprintf(dialed, sizeof dialed, addr, port_of(listener));
     int client = weft_dial(network, dialed);
-    bool is_done = require_named(client) && exchange_byte(listener, client);
-    if (client >= 0)
+    if (require_named(client)) {
+        exchange_byte(listener, client);
         REQUIRE(weft_close(client) == 0);
+    }
     REQUIRE(weft_close(listener) == 0);
-    return is_done;
 }
 
-static inline bool dial_unix(void)
-{
-    char addr[64];
-    snprintf(addr, sizeof addr, "@weft-fault-%d", (int)getpid());
-    return dial_at("unix", addr, addr);
-}
-
-static inline bool resolve_one(const char *host)
+static inline void resolve_one(const char *host)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     bool is_done = require_named(weft_resolve(host, "80", &hints, &found));
     REQUIRE(is_done == (found != NULL));
     weft_resolve_free(found);
-    return is_done;
 }
 
-SCENARIO(dial_and_resolve)
+FAULT_STEPS(dial_and_resolve)
 {
-    bool is_done = dial_at("tcp", "127.0.0.1:0", "127.0.0.1:%d");
-    is_done &= dial_at("tcp", "localhost:0", "localhost:%d");
-    is_done &= dial_unix();
-    is_done &= resolve_one("::1");
-    is_done &= resolve_one("localhost");
-    return is_done;
+    const char *name = format("@weft-fault-%d", (int)getpid());
+    dial_at("tcp", "127.0.0.1:0", "127.0.0.1:%d");
+    dial_at("tcp", "localhost:0", "localhost:%d");
+    dial_at("unix", name, name);
+    resolve_one("::1");
+    resolve_one("localhost");
 }
 
 #ifdef WEFT_HAS_CARES
@@ -531,32 +498,29 @@ static const dns_entry fault_table[] = {
     {.name = "silent.test", .manner = DNS_SILENT},
 };
 
-static inline bool cancel_lookup(void)
+static inline void cancel_lookup(void)
 {
     struct addrinfo *found = NULL;
     int rc = 1;
-    WEFT_MOVE_ON_AFTER(0.0005) {
+    WEFT_MOVE_ON_AFTER(0.0005)
         rc = weft_resolve("silent.test", "80", NULL, &found);
-    }
     REQUIRE(found == NULL && (rc == -ECANCELED || fault_explains(rc)));
     weft_error_clear();
-    return rc == -ECANCELED;
 }
 
-SCENARIO(resolve_by_server)
+FAULT_STEPS(resolve_by_server)
 {
     const weft_resolver_options o = {
         .servers = fault_server.address, .search = "", .timeout_s = 0.5, .tries = 3};
     if (!require_named(weft_set_resolver(&o)))
-        return false;
-    bool is_done = resolve_one("both.test");
-    is_done &= resolve_one("long.test");
-    is_done &= cancel_lookup();
-    is_done &= resolve_one("both.test");
-    is_done &= require_named(weft_set_resolver(NULL));
+        return;
+    resolve_one("both.test");
+    resolve_one("long.test");
+    cancel_lookup();
+    resolve_one("both.test");
+    require_named(weft_set_resolver(NULL));
     while (weft_children(weft_main(), NULL, 0) > 0)
         weft_sleep(0); /* the fiber that drives the queries ends */
-    return is_done;
 }
 #endif
 

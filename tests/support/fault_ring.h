@@ -13,6 +13,7 @@
 #include "support/fault_wrap.h"
 
 #ifdef WEFT_HAS_URING
+#include "backend/fd_generation.h"
 #include "backend/syscall/call.h"
 #include "backend/uring/uring.h"
 
@@ -30,6 +31,7 @@ static struct {
     bool has_no_nosignal;     /* as before Linux 6.18: writes with RWF_NOSIGNAL give -EOPNOTSUPP */
     unsigned read_bytes_max;  /* of one READ, as for a file partly in the page cache; 0: no limit */
     bool is_full_after_reads; /* after a call that submits READs the submission queue is full */
+    int fd_closed_after_reads; /* another thread closes it after READs are submitted; 0: none */
 } ring_limits;
 
 /* Observations about the ring of the calling thread. */
@@ -143,6 +145,8 @@ static void fill_after_reads(struct io_uring *ring, unsigned reads_before)
 {
     if (ring_limits.is_full_after_reads && ring_seen.reads != reads_before)
         fill_ring(ring);
+    if (ring_limits.fd_closed_after_reads != 0 && ring_seen.reads != reads_before)
+        weft__fd_advance(ring_limits.fd_closed_after_reads);
 }
 
 static void note_overflow(const struct io_uring *ring)

@@ -125,7 +125,9 @@ FAULT_WRAP(ssize_t, send, (int fd, const void *from, size_t bytes, int flags),
 /* A file with only its beginning in the page cache. Limits the result of reads with RWF_NOWAIT. */
 static struct {
     bool is_set;
-    size_t bytes; /* bytes that are still readable without waiting */
+    size_t bytes;          /* bytes that are still readable without waiting */
+    size_t call_bytes_max; /* of one read; 0: no limit */
+    int error;             /* of reads that wait for the disk; 0: none */
 } page_cache;
 
 ssize_t __real_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags);
@@ -135,6 +137,8 @@ static inline ssize_t read_page_cache(int fd, const struct iovec *to, off_t at, 
     struct iovec part = {to->iov_base, to->iov_len};
     if (part.iov_len > page_cache.bytes)
         part.iov_len = page_cache.bytes;
+    if (page_cache.call_bytes_max != 0 && part.iov_len > page_cache.call_bytes_max)
+        part.iov_len = page_cache.call_bytes_max;
     if (part.iov_len == 0) {
         errno = EAGAIN;
         return -1;
@@ -148,8 +152,12 @@ ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t at, int flag
 {
     if (fault_is_due(TRANSIENT, EIO))
         return -1;
-    if (page_cache.is_set && flags & RWF_NOWAIT)
+    if (page_cache.is_set && flags & RWF_NOWAIT && n > 0)
         return read_page_cache(fd, to, at, flags);
+    if (page_cache.is_set && page_cache.error != 0) {
+        errno = page_cache.error;
+        return -1;
+    }
     return __real_preadv2(fd, to, n, at, flags);
 }
 

@@ -9,16 +9,13 @@
 #include "support/support.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #if __has_include(<valgrind/valgrind.h>)
@@ -72,9 +69,8 @@ static inline void warm_up(void)
     int fd[2];
     char byte;
     ck_assert_int_eq(weft_pipe(fd), 0);
-    WEFT_MOVE_ON_AFTER(0.0001) {
+    WEFT_MOVE_ON_AFTER(0.0001)
         ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
-    }
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }

@@ -7,9 +7,7 @@
 
 #include "support/support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
 
 #define ARGV(...)         \
     (char *[])            \

@@ -10,7 +10,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <sys/un.h>
 
 /* The flags for socket(2), one entry for each round of a test. */

@@ -16,6 +16,8 @@ typedef struct suite_entry {
     const TTest *test;
     int rounds;
     struct suite_entry *next;
+    int first;     /* _i of the first round */
+    int timeout_s; /* of a round; 0: 20 */
 } suite_entry;
 
 static struct {
@@ -37,7 +39,7 @@ static inline void suite_add(suite_entry *entry)
     __attribute__((constructor)) static void name##_add(void)             \
     {                                                                     \
         static const TTest test = {#name, name##_fn, __FILE__, __LINE__}; \
-        static suite_entry entry = {&test, (int)(n), NULL};               \
+        static suite_entry entry = {&test, (int)(n), NULL, 0, 0};         \
         suite_add(&entry);                                                \
     }                                                                     \
     static void name##_fn(int _i __attribute__((unused)))
@@ -74,6 +76,28 @@ static inline void clear_trail(void)
 {
     trail[0] = '\0';
 }
+
+static inline weft_info info_of(weft_fiber f)
+{
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    return info;
+}
+
+static inline weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
+{
+    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
+}
+
+/* Execute a statement in a scope. Assert that its deadline expires. */
+#define ck_assert_times_out(seconds, statement) \
+    do {                                        \
+        int ck_rc = 0;                          \
+        WEFT_CANCEL_AFTER(seconds, ck_rc) {     \
+            statement;                          \
+        }                                       \
+        ck_assert_int_eq(ck_rc, -ETIMEDOUT);    \
+    } while (0)
 
 /* Assert the trail, and clear it. */
 #define ck_take_trail(expected)    \
@@ -129,9 +153,9 @@ int main(void)
     Suite *all = suite_create(program_invocation_short_name);
     for (const suite_entry *e = own_suite.first; e != NULL; e = e->next) {
         TCase *tcase = tcase_create(e->test->name);
-        tcase_set_timeout(tcase, 20);
+        tcase_set_timeout(tcase, e->timeout_s > 0 ? e->timeout_s : 20);
         tcase_add_checked_fixture(tcase, own_suite.set_up, own_suite.tear_down);
-        tcase_add_loop_test(tcase, e->test, 0, e->rounds);
+        tcase_add_loop_test(tcase, e->test, e->first, e->first + e->rounds);
         suite_add_tcase(all, tcase);
     }
     SRunner *runner = srunner_create(all);

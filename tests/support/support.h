@@ -10,8 +10,10 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,20 @@ static inline void mark_arg(void *what)
 
 #define ck_assert_trail(expected) ck_assert_str_eq(trail, expected)
 
+/* Format as printf does. The result is valid until this thread has formatted 16 more texts. */
+static inline __attribute__((format(printf, 1, 2))) char *format(const char *text, ...)
+{
+    static _Thread_local char texts[16][1024];
+    static _Thread_local unsigned next;
+    char *out = texts[next++ % COUNT_OF(texts)];
+    va_list args;
+    va_start(args, text);
+    if (vsnprintf(out, sizeof texts[0], text, args) >= (int)sizeof texts[0])
+        abort(); /* ck_assert would allocate, which is wrong in a fault test */
+    va_end(args);
+    return out;
+}
+
 /* Assert the code and the message of the caller's last error. */
 #define ck_assert_error(expected_code, expected_message)        \
     do {                                                        \
@@ -64,6 +80,13 @@ static inline void mark_arg(void *what)
         ck_assert_ptr_nonnull(ck_last);                   \
         ck_assert_int_eq(ck_last->code, (expected_code)); \
         ck_assert_uint_gt(strlen(ck_last->message), 0);   \
+    } while (0)
+
+/* Assert that a call fails with this code, and that the error has a message. */
+#define ck_assert_fails(call, code)       \
+    do {                                  \
+        ck_assert_int_eq((call), (code)); \
+        ck_assert_any_error(code);        \
     } while (0)
 
 /* Assert that at least this many seconds have passed since begin. 1e-9 allows for rounding. */
@@ -105,6 +128,16 @@ static inline size_t ops_pending(void)
     weft_counters counters;
     weft_stats(&counters);
     return counters.ops_pending;
+}
+
+/* Open a new file that has no name. */
+static inline int open_unnamed_file(void)
+{
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int fd = mkostemp(path, O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    return fd;
 }
 
 /* Count the open descriptors of this process. */
@@ -169,12 +202,54 @@ static inline void *join_thread(pthread_t thread)
     return result;
 }
 
+/* clang-format off */
 /* Define a function for fibers, which returns an expression of arg. */
 #define FIBER(name, expression)                                      \
     static inline weft_value name(void *arg __attribute__((unused))) \
     {                                                                \
         return (weft_value)(expression);                             \
     }
+
+/*
+ * Define a function for fibers, which executes one or two statements and then returns an
+ * expression. For short functions, which fit on one line.
+ */
+#define FIBER_DO(...) FIBER_PICK(__VA_ARGS__, FIBER_DO_2, FIBER_DO_1, )(__VA_ARGS__)
+#define FIBER_PICK(name, first, second, third, chosen, ...) chosen
+#define FIBER_DO_1(name, statement, expression)                      \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        statement;                                                   \
+        return (weft_value)(expression);                             \
+    }
+#define FIBER_DO_2(name, first, second, expression)                  \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        first;                                                       \
+        second;                                                      \
+        return (weft_value)(expression);                             \
+    }
+
+/* As FIBER and FIBER_DO, for functions of threads. The result is a number. */
+#define THREAD(name, expression)                                \
+    static inline void *name(void *arg __attribute__((unused))) \
+    {                                                           \
+        return (void *)(weft_value)(expression);                \
+    }
+#define THREAD_DO(name, statement, expression)                  \
+    static inline void *name(void *arg __attribute__((unused))) \
+    {                                                           \
+        statement;                                              \
+        return (void *)(weft_value)(expression);                \
+    }
+
+/* Define a function without a result, for weft_defer and for other hooks. */
+#define CALLBACK(name, statement)                              \
+    static inline void name(void *arg __attribute__((unused))) \
+    {                                                          \
+        statement;                                             \
+    }
+/* clang-format on */
 
 /* Fibers with one simple task. */
 
@@ -225,6 +300,15 @@ static inline weft_value read_byte(void *arg)
     return weft_read(*(int *)arg, &byte, 1);
 }
 
+/* Suspend, then sleep where cancellation has no effect. Return arg. */
+static inline weft_value suspend_then_shield(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(0.002);
+    return (weft_value)arg;
+}
+
 /* Fail with the code in arg and the message "broken". */
 FIBER(fail_with, weft_fail((int)(intptr_t)arg, "broken"))
 
@@ -256,6 +340,13 @@ static inline weft_fiber spin_waiting(weft_fn *fn, void *arg)
     return f;
 }
 
+/* Assert that each of n fibers returns this value. */
+static inline void await_each_as(const weft_fiber *f, size_t n, weft_value expected)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(weft_await(f[i]), expected);
+}
+
 /* Return a fiber that is suspended. */
 static inline weft_fiber spin_suspended(void)
 {
@@ -266,6 +357,30 @@ static inline weft_fiber spin_suspended(void)
 static inline weft_fiber spin_sleeping(void)
 {
     return spin_waiting(sleep_forever, NULL);
+}
+
+/* Echo the input of the descriptor at arg until its end, and close it. Return the last result. */
+static inline weft_value echo_until_end(void *arg)
+{
+    int fd = *(int *)arg;
+    char data[64];
+    ssize_t n;
+    while ((n = weft_read(fd, data, sizeof data)) > 0 && weft_write_all(fd, data, (size_t)n) == n)
+        continue;
+    weft_close(fd);
+    return n;
+}
+
+/* Return whether bytes can be exchanged with another fiber. Does not use Check. */
+static inline bool does_echo(void)
+{
+    int fd[2];
+    char data[5];
+    if (weft_socketpair(fd) < 0)
+        return false;
+    weft_fiber server = weft_spin(echo_until_end, &fd[1]);
+    return weft_write_all(fd[0], "hello", 5) == 5 && weft_read_full(fd[0], data, 5) == 5 &&
+           memcmp(data, "hello", 5) == 0 && weft_close(fd[0]) == 0 && weft_await(server) == 0;
 }
 
 /* The result of a program in a separate process. */
@@ -327,6 +442,27 @@ static inline void exit_here(int status)
     is_exiting_in_a_fiber = true;
     exit(status);
 }
+
+/* End the process with the status in arg, at once or after a switch. */
+FIBER_DO(exit_with, exit_here((int)(intptr_t)arg), 0)
+FIBER_DO(snooze_and_exit, weft_snooze(), exit_with(arg))
+
+/* Steps of a program. A failed step prints a message and exits with status 99. */
+#define MUST_EQ(value, expected)                                           \
+    do {                                                                   \
+        long is = (long)(value);                                           \
+        if (is != (expected)) {                                            \
+            fprintf(stderr, "line %d: %s is %ld\n", __LINE__, #value, is); \
+            _exit(99);                                                     \
+        }                                                                  \
+    } while (0)
+#define MUST(condition)                                             \
+    do {                                                            \
+        if (!(condition)) {                                         \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+            _exit(99);                                              \
+        }                                                           \
+    } while (0)
 
 /* True if built with ASan or TSan, which replace fault handlers and large allocations. */
 static inline bool is_sanitized(void)

@@ -103,13 +103,6 @@ static inline void free_tls_pair(tls_pair *p)
     local_cert = local_key = NULL;
 }
 
-static inline void close_tls_pair(tls_pair *p)
-{
-    ck_assert_good(weft_stream_close(&p->client));
-    ck_assert_good(weft_stream_close(&p->server));
-    free_tls_pair(p);
-}
-
 static inline void close_ends(tls_pair *p)
 {
     ck_assert_good(weft_stream_close(&p->client));

@@ -50,4 +50,43 @@ static inline uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
+/*
+ * For programs whose main fiber waits and never runs again. A fiber ends the process, and a cord
+ * wakes the main fiber before, if is_woken.
+ */
+static bool is_woken;
+static weft_chan *wake_chan, *last_chan; /* of the wake; of which no receiver may remain */
+
+FIBER_DO(end_process, reach_stage(1), wait_for_stage(2), exit_with(arg))
+
+static inline weft_value wake_then_check(void *arg)
+{
+    wait_for_stage(1);
+    if (is_woken && weft_chan_try_send(wake_chan, 1) != 0)
+        _exit(4);
+    reach_stage(2);
+    weft_suspend(); /* cancelled when the process ends */
+    while (weft_chan_has_receivers(last_chan))
+        sched_yield();
+    return (weft_value)arg;
+}
+
+/* The caller waits next in last_chan. */
+static inline void start_end_of_process(weft_chan *wake, weft_chan *last)
+{
+    reach_stage(0);
+    wake_chan = wake;
+    last_chan = last;
+    start_cord(wake_then_check, NULL);
+    weft_spin(end_process, as_arg(3));
+}
+
+static inline void assert_ends_woken_or_not(int (*program)(void))
+{
+    for (int i = 0; i < 2; i++) {
+        is_woken = i == 1;
+        ck_assert_quiet(run_apart(program), 3);
+    }
+}
+
 #endif

@@ -17,7 +17,7 @@ WEFT_CHAN_OF(item_chan, typed_item);
 
 typedef struct chan_model {
     weft_chan *chan; /* a channel of items if is_typed */
-    bool is_typed;
+    bool is_typed, is_shared;
     mirror mirror;
 } chan_model;
 
@@ -25,7 +25,10 @@ static chan_model chans[] = {{.mirror.limit = 0},
                              {.mirror.limit = 1},
                              {.mirror.limit = 8},
                              {.mirror.limit = 0, .is_typed = true},
-                             {.mirror.limit = 2, .is_typed = true}};
+                             {.mirror.limit = 2, .is_typed = true},
+                             {.mirror.limit = 0, .is_shared = true},
+                             {.mirror.limit = 2, .is_shared = true},
+                             {.mirror.limit = 1, .is_typed = true, .is_shared = true}};
 
 typedef struct queue_model {
     weft_queue *queue;
@@ -168,7 +171,9 @@ static void check_chan(const chan_model *c)
 static void open_chan(chan_model *c)
 {
     size_t cap = c->mirror.limit;
-    c->chan = c->is_typed ? item_chan_chan(item_chan_new(cap)) : weft_chan_new(cap);
+    c->chan = c->is_typed
+                  ? item_chan_chan((c->is_shared ? item_chan_new_shared : item_chan_new)(cap))
+                  : (c->is_shared ? weft_chan_new_shared : weft_chan_new)(cap);
     REQUIRE(c->chan != NULL && weft_chan_cap(c->chan) == cap);
 }
 

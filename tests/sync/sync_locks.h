@@ -333,10 +333,7 @@ static void check_locks(void)
         check_rwlock(&rwlocks[i]);
 }
 
-static weft_value wait_without_mutex(void *cond)
-{
-    return weft_cond_wait(cond, NULL);
-}
+FIBER(wait_without_mutex, weft_cond_wait(arg, NULL))
 
 static void open_locks(void)
 {

@@ -11,7 +11,7 @@
 #ifndef TESTS_SYNC_SYNC_MODEL_H
 #define TESTS_SYNC_SYNC_MODEL_H
 
-#include "support/property.h"
+#include "support/property_suite.h"
 
 #define ACTORS 2000
 #define DEPTH_MAX 3

@@ -28,7 +28,6 @@ static weft_key actor_key; /* the value is the actor of the fiber */
 
 static weft_value create_resource(void *arg)
 {
-    (void)arg;
     actor *me = weft_local_get(actor_key);
     REQUIRE(me->entered == 1);
     me->is_creating = true;
@@ -48,7 +47,6 @@ static weft_value create_resource(void *arg)
 
 static void destroy_resource(weft_value r, void *arg)
 {
-    (void)arg;
     REQUIRE(resources[r].state == HELD || resources[r].state == FREE);
     pool.held -= resources[r].state == HELD;
     resources[r].state = NOTHING;

@@ -49,7 +49,6 @@ static bool try_token(actor *me, sem_model *s)
     int rc = weft_sem_try_wait(&s->sem);
     REQUIRE(rc == (s->tokens > 0 ? 0 : -EAGAIN));
     s->tokens -= rc == 0;
-    (void)me;
     return rc == 0;
 }
 

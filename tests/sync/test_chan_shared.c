@@ -12,19 +12,6 @@ static weft_chan *chan;
 FIBER(send_arg, weft_chan_send(chan, (weft_value)arg))
 FIBER(recv_from_chan, weft_chan_recv(chan))
 
-/* P49 */
-TEST_LOOP(values_pass_between_two_threads_in_both_directions_with_any_capacity, 3)
-{
-    const size_t cap = (size_t)_i;
-    chan = weft_chan_new_shared(cap);
-    weft_cord other = start_cord(send_arg, as_arg(1000));
-    ck_assert_int_eq(weft_chan_recv(chan), 1000);
-    ck_assert_int_eq(weft_cord_join(other), 0);
-    other = start_cord(recv_from_chan, NULL);
-    ck_assert_int_eq(weft_chan_send(chan, 42), 0);
-    ck_assert_int_eq(weft_cord_join(other), 42);
-}
-
 typedef struct point {
     int x, y;
     char name[20];
@@ -184,11 +171,7 @@ TEST(a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent)
 
 static weft_value first_received;
 
-static weft_value recv_twice(void *arg)
-{
-    first_received = weft_chan_recv(chan);
-    return weft_chan_recv(chan);
-}
+FIBER_DO(recv_twice, first_received = weft_chan_recv(chan), weft_chan_recv(chan))
 
 /* The call that was woken keeps its value. The next call fails with -ECANCELED. */
 TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)
@@ -209,18 +192,6 @@ static weft_value drain_chan(void *arg)
     while ((value = weft_chan_recv(chan)) >= 0)
         sum += value;
     return value == -EPIPE ? sum : value;
-}
-
-TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe)
-{
-    chan = weft_chan_new_shared(10);
-    for (weft_value i = 1; i <= 10; i++)
-        ck_assert_int_eq(weft_chan_send(chan, i), 0);
-    ck_assert_int_eq(weft_chan_close(chan), 0);
-    ck_assert(weft_chan_is_closed(chan) && weft_chan_count(chan) == 10);
-    ck_assert_int_eq(weft_chan_send(chan, 11), -EPIPE);
-    ck_assert_int_eq(weft_cord_join(start_cord(drain_chan, NULL)), 55);
-    ck_assert(weft_chan_is_empty(chan));
 }
 
 /* Whether the channel is closed or freed: woken waiters do not use the channel any more. */
@@ -274,44 +245,17 @@ TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters)
     ck_assert_int_eq(weft_chan_try_send(chan, 1), -EAGAIN);
 }
 
-/* The main fiber waits and never runs again. Another fiber ends the process. */
-static bool is_woken;
-
-static weft_value end_process(void *arg)
-{
-    reach_stage(1);
-    wait_for_stage(2);
-    exit_here(3);
-    return 0;
-}
-
-static weft_value wake_then_check(void *arg)
-{
-    wait_for_stage(1);
-    if (is_woken && weft_chan_try_send(chan, 1) != 0)
-        _exit(4);
-    reach_stage(2);
-    weft_suspend(); /* cancelled when the process ends */
-    while (weft_chan_has_receivers(chan))
-        sched_yield();
-    return 0;
-}
-
 static int end_while_receiving(void)
 {
-    reach_stage(0);
     chan = weft_chan_new_shared(0);
-    start_cord(wake_then_check, NULL);
-    weft_spin(end_process, NULL);
+    start_end_of_process(chan, chan);
     weft_chan_recv(chan);
     return 1;
 }
 
 TEST(a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again)
 {
-    ck_assert_quiet(run_apart(end_while_receiving), 3);
-    is_woken = true;
-    ck_assert_quiet(run_apart(end_while_receiving), 3);
+    assert_ends_woken_or_not(end_while_receiving);
 }
 
 static void *use_without_waiting(void *arg)
@@ -335,19 +279,13 @@ TEST(a_thread_without_fibers_can_try_and_close)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-static int recv_without_sender(void)
+TEST_PROGRAM_PRINTS(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock, 3,
+                    "an item from a shared channel")
 {
     chan = weft_chan_new_shared(0);
     weft_value rc = weft_chan_recv(chan);
     weft_chan_free(chan);
     return rc == -EDEADLK ? 3 : 1;
-}
-
-TEST(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock)
-{
-    const outcome *o = run_apart(recv_without_sender);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "an item from a shared channel");
 }
 
 static weft_value recv_or_message(void *arg)
@@ -360,7 +298,7 @@ static weft_value recv_or_message(void *arg)
  * In a child, the waiting fibers do not exist, and other threads may have been changing the
  * channel.
  */
-static int use_chan_in_child(void)
+TEST_PROGRAM(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent, 3, "")
 {
     chan = weft_chan_new_shared(1);
     spin_and_run(recv_from_chan, NULL);
@@ -379,11 +317,6 @@ static int use_chan_in_child(void)
     let_run();
     weft_chan_free(chan);
     return WIFEXITED(status) && is_usable ? WEXITSTATUS(status) : 5;
-}
-
-TEST(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent)
-{
-    ck_assert_quiet(run_apart(use_chan_in_child), 3);
 }
 
 static weft_value use_elsewhere(void *arg)
@@ -410,12 +343,7 @@ TEST(an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
 }
 
 FIBER(send_point, points_send(arg, (point){1, 2, "sent"}))
-
-static weft_value recv_point(void *arg)
-{
-    point p;
-    return points_recv(arg, &p);
-}
+FIBER_DO(recv_point, point p, points_recv(arg, &p))
 
 TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused)
 {

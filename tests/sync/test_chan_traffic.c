@@ -3,7 +3,7 @@
  * once, in the order of its sender, or its send fails. Also items of any size.
  */
 #include "support/cord_support.h"
-#include "support/property.h"
+#include "support/property_suite.h"
 
 #define CHANS 3
 #define SIDE 6 /* the most senders of a channel, and the most receivers */
@@ -103,11 +103,7 @@ static weft_value receive_values(actor *me)
     }
 }
 
-static weft_value run_chan_actor(void *arg)
-{
-    actor *me = arg;
-    return me->sender >= 0 ? send_values(me) : receive_values(me);
-}
+FIBER_DO(run_chan_actor, actor *me = arg, me->sender >= 0 ? send_values(me) : receive_values(me))
 
 /* Run every n-th actor in this thread. */
 static void spin_actors(unsigned first, unsigned n)
@@ -194,6 +190,8 @@ static const property properties[] = {
      .seeds = 3},
 };
 
+PROPERTIES(properties)
+
 /* Items of any size. The bytes of an item depend on its number. */
 
 typedef struct large {
@@ -215,7 +213,6 @@ static weft_chan *chan;
 
 static weft_value send_items(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 50; i++) {
         large p = large_of(i);
         ck_assert_int_eq(weft__chan_send_item(chan, &p), 0);
@@ -224,7 +221,7 @@ static weft_value send_items(void *arg)
 }
 
 /* API: WEFT_CHAN_OF */
-START_TEST(items_of_any_size_arrive_whole_whichever_side_waits)
+TEST(items_of_any_size_arrive_whole_whichever_side_waits)
 {
     static const size_t sizes[] = {0, 1, 8, 24, 199};
     for (size_t i = 0; i < 8 * COUNT_OF(sizes); i++) {
@@ -250,7 +247,6 @@ START_TEST(items_of_any_size_arrive_whole_whichever_side_waits)
         weft_chan_free(chan);
     }
 }
-END_TEST
 
 static weft_value fail_to_recv(void *arg)
 {
@@ -260,7 +256,7 @@ static weft_value fail_to_recv(void *arg)
     return rc;
 }
 
-START_TEST(an_interrupted_typed_call_writes_nothing_and_sends_nothing)
+TEST(an_interrupted_typed_call_writes_nothing_and_sends_nothing)
 {
     item_chan *c = item_chan_new(1);
     large p, expected = large_of(1);
@@ -280,17 +276,11 @@ START_TEST(an_interrupted_typed_call_writes_nothing_and_sends_nothing)
     item_chan_free(c);
     ck_assert_int_eq(weft_await(f), -EPIPE);
 }
-END_TEST
 
-static weft_value recv_number(void *arg)
-{
-    int64_t n = 0;
-    ck_assert_int_eq(number_chan_recv(arg, &n), 0);
-    return n == -EIO;
-}
+FIBER_DO(recv_number, int64_t n = 0, ck_assert_int_eq(number_chan_recv(arg, &n), 0), n == -EIO)
 
 /* API: WEFT_CHAN_OF */
-START_TEST(an_item_may_have_the_bytes_of_an_error_code)
+TEST(an_item_may_have_the_bytes_of_an_error_code)
 {
     number_chan *c = number_chan_new(1);
     int64_t n;
@@ -303,9 +293,8 @@ START_TEST(an_item_may_have_the_bytes_of_an_error_code)
     ck_assert_int_eq(weft_chan_send(number_chan_chan(c), -EPERM), -EINVAL);
     number_chan_free(c);
 }
-END_TEST
 
-START_TEST(a_channel_of_structs_is_not_mistaken_for_one_of_values)
+TEST(a_channel_of_structs_is_not_mistaken_for_one_of_values)
 {
     item_chan *c = item_chan_new(2);
     weft_chan *plain = item_chan_chan(c);
@@ -318,9 +307,8 @@ START_TEST(a_channel_of_structs_is_not_mistaken_for_one_of_values)
     ck_assert_uint_eq(weft_chan_count(plain), 1);
     item_chan_free(c);
 }
-END_TEST
 
-START_TEST(items_of_zero_bytes_are_counted)
+TEST(items_of_zero_bytes_are_counted)
 {
     char nothing;
     chan = weft__chan_new_of(0, 100);
@@ -330,29 +318,20 @@ START_TEST(items_of_zero_bytes_are_counted)
         ck_assert_int_eq(weft__chan_try_recv_item(chan, &nothing), i < 100 ? 0 : -EAGAIN);
     weft_chan_free(chan);
 }
-END_TEST
 
 static weft_value recv_forever(void *arg)
 {
-    (void)arg;
     return weft_chan_recv(chan);
 }
 
-static int exit_with_waiting_receivers(void)
-{
+TEST_PROGRAM(the_process_may_end_while_fibers_wait_on_a_channel, 0, "")
+{ /* T35 */
     chan = weft_chan_new(1);
     weft_go(recv_forever, NULL);
     weft_go(recv_forever, NULL);
     weft_snooze();
     return weft_chan_has_receivers(chan) ? 0 : 1;
 }
-
-/* T35 */
-START_TEST(the_process_may_end_while_fibers_wait_on_a_channel)
-{
-    ck_assert_quiet(run_apart(exit_with_waiting_receivers), 0);
-}
-END_TEST
 
 static int recv_without_sender(void)
 {
@@ -364,26 +343,10 @@ static int recv_without_sender(void)
                : 1;
 }
 
-START_TEST(a_main_fiber_that_no_fiber_can_send_to_gets_edeadlk)
+TEST(a_main_fiber_that_no_fiber_can_send_to_gets_edeadlk)
 {
     const outcome *o = run_apart(recv_without_sender);
     ck_assert_int_eq(o->status, 0);
     if (!is_sanitized())
         assert_printed(o, "an item from a channel");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &items_of_any_size_arrive_whole_whichever_side_waits,
-    &an_interrupted_typed_call_writes_nothing_and_sends_nothing,
-    &an_item_may_have_the_bytes_of_an_error_code,
-    &a_channel_of_structs_is_not_mistaken_for_one_of_values,
-    &items_of_zero_bytes_are_counted,
-    &the_process_may_end_while_fibers_wait_on_a_channel,
-    &a_main_fiber_that_no_fiber_can_send_to_gets_edeadlk,
-};
-
-int main(void)
-{
-    return run_properties("chan_traffic", properties, COUNT_OF(properties), tests, COUNT_OF(tests));
 }

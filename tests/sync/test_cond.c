@@ -9,7 +9,6 @@ STEP(lock, weft_mutex_lock(&mutex))
 STEP(unlock, weft_mutex_unlock(&mutex))
 STEP(owner, actor_of(weft_mutex_owner(&mutex)))
 STEP(wait_locked, weft_cond_wait(&cond, &mutex))
-STEP(wait_without_mutex, weft_cond_wait(&cond, NULL))
 STEP(signal_one, weft_cond_signal(&cond))
 STEP(broadcast, weft_cond_broadcast(&cond))
 
@@ -25,21 +24,8 @@ static void assert_mutex_is_free(void)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
-/* T60, P55 */
-TEST(a_signal_without_waiters_is_not_remembered_and_a_timeout_returns_with_the_mutex)
-{
-    play({M, signal_one, 0}, {M, broadcast, 0}, {M, lock});
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, wait_locked, -ECANCELED}, {M, owner, M});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    play({M, signal_one, 0}, {M, unlock});
-}
-
-/* T58, T59, P55 */
 TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
-{
+{ /* T58, T59, P55 */
     play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
          {D, lock_and_wait, WAITS}, {M, signal_one, 1}, {A, returns, 0}, {A, unlock},
          {B, returns, WAITS}, {M, broadcast, 3}, {M, broadcast, 0}, {B, returns, 0},
@@ -71,112 +57,11 @@ TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
          {B, returns, 0}, {M, owner, B}, {A, returns, WAITS}, {B, unlock}, {A, returns, 0});
 }
 
-/* T61 */
 TEST(waiting_without_the_mutex_is_refused)
-{
+{ /* T61 */
     play({M, wait_locked, -EPERM});
     ck_assert_any_error(-EPERM);
     play({A, lock}, {M, wait_locked, -EPERM}, {M, owner, A});
-}
-
-/* T57, T40, T42 */
-TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
-{
-    play({M, lock}, {A, lock, WAITS});
-    weft_spin(mark_and_return, "switched");
-    int rc;
-    WEFT_CANCEL_AFTER(0, rc) {
-        play({M, wait_locked, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    WEFT_CANCEL_AFTER(-1, rc) {
-        mark("entered");
-    }
-    ck_assert_int_eq(rc, -EINVAL);
-    ck_assert_trail("");
-    /* main never was in the wait queue of the condition */
-    play({M, owner, M}, {M, signal_one, 0}, {M, unlock}, {M, owner, A});
-}
-
-/* P55, T42, T62 */
-TEST(a_waiter_cancelled_before_the_signal_leaves_it_to_others_and_after_it_returns_as_signalled)
-{
-    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
-         {M, cancel, 0, A}, {M, signal_one, 1}, {B, returns, 0}, {B, unlock},
-         {A, returns, -ECANCELED}, {A, unlock}, {M, signal_one, 1}, {M, cancel, 0, C},
-         {C, returns, 0}, {C, unlock});
-    assert_mutex_is_free();
-}
-
-/* T62 */
-TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
-{
-    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {M, lock}, {M, broadcast, 2},
-         {M, cancel, 0, A}, {M, interrupt, -EBUSY, B}, {M, raise_error, 0, B}, {A, returns, WAITS},
-         {B, returns, WAITS}, {M, unlock}, {M, owner, A}, {A, returns, 0}, {A, unlock},
-         {B, returns, 0}, {B, unlock});
-    assert_mutex_is_free();
-}
-
-static weft_scope *waiters_scope;
-
-static weft_value wait_in_a_scope(void *arg)
-{
-    weft_scope scope;
-    ck_assert_int_eq(weft_scope_open(&scope, *(double *)arg), 0);
-    waiters_scope = &scope;
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    int rc = weft_cond_wait(&cond, &mutex);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    weft_scope_close(&scope);
-    return rc == 0 ? 0 : 1;
-}
-
-/* T62 */
-TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
-{
-    for (int i = 0; i < 20; i++) {
-        double wait_s = 0.0001;
-        weft_fiber f = weft_spin(wait_in_a_scope, &wait_s);
-        weft_sleep(wait_s);
-        int woken = weft_cond_signal(&cond);
-        ck_assert_int_eq(weft_await(f), woken == 1 ? 0 : 1);
-        assert_mutex_is_free();
-    }
-}
-
-/* T62 */
-TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
-{
-    double wait_s = INFINITY;
-    weft_fiber f = spin_waiting(wait_in_a_scope, &wait_s);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    weft_scope_cancel(waiters_scope);
-    ck_assert_int_eq(weft_await(f), 0);
-    f = spin_waiting(wait_in_a_scope, &wait_s);
-    weft_scope_cancel(waiters_scope);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    ck_assert_int_eq(weft_await(f), 1);
-    assert_mutex_is_free();
-}
-
-/* P55 */
-TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
-{
-    play({A, lock_and_wait, WAITS}, {M, lock}, {M, cancel, 0, A}, {A, returns, WAITS},
-         {M, cancel, 0, A}, {M, interrupt, -EBUSY, A}, {M, signal_one, 0}, {A, returns, WAITS},
-         {M, unlock}, {M, owner, A}, {A, returns, -ECANCELED}, {A, unlock});
-    assert_mutex_is_free();
-}
-
-TEST(interrupted_and_failed_waiters_return_with_the_mutex)
-{
-    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
-         {M, interrupt, 0, A}, {A, returns, -EINTR}, {A, unlock}, {M, lock}, {M, interrupt, 0, B},
-         {B, returns, WAITS}, {M, unlock}, {B, returns, -EINTR}, {M, raise_error, 0, C},
-         {C, returns, WAITS}, {M, raise_error, 0, C}, {B, unlock}, {C, returns, RAISED},
-         {C, unlock}, {M, signal_one, 0});
-    assert_mutex_is_free();
 }
 
 TEST(a_parked_fiber_is_signalled)
@@ -213,14 +98,6 @@ TEST(each_waiter_returns_with_its_own_mutex)
     ck_assert_trail("10");
 }
 
-TEST(a_wait_without_a_mutex_is_allowed)
-{
-    play({A, wait_without_mutex, WAITS}, {B, wait_without_mutex, WAITS},
-         {C, wait_without_mutex, WAITS}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
-         {M, signal_one, 1}, {B, returns, 0}, {C, returns, WAITS}, {M, broadcast, 1},
-         {C, returns, 0});
-}
-
 TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
 {
     play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock}, {M, signal_one, 1},
@@ -246,7 +123,7 @@ static weft_value wait_quietly(void *arg)
     return 0;
 }
 
-static int end_main_with_the_mutex(void)
+TEST_PROGRAM(main_may_end_with_a_mutex_for_which_others_queue, 0, "")
 {
     weft_spin(wait_quietly, NULL);
     weft_spin(wait_quietly, NULL);
@@ -265,22 +142,12 @@ static weft_value exit_with_the_mutex(void *arg)
     return 0;
 }
 
-static int wait_cond_while_a_child_exits(void)
+TEST_PROGRAM(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues, 3, "")
 {
     weft_mutex_lock(&mutex);
     weft_spin(exit_with_the_mutex, NULL);
     weft_cond_wait(&cond, &mutex);
     return 0;
-}
-
-TEST(main_may_end_with_a_mutex_for_which_others_queue)
-{
-    ck_assert_quiet(run_apart(end_main_with_the_mutex), 0);
-}
-
-TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
-{
-    ck_assert_quiet(run_apart(wait_cond_while_a_child_exits), 3);
 }
 
 static weft_value signal_and_hold(void *arg)
@@ -291,7 +158,8 @@ static weft_value signal_and_hold(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-static int wait_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex, 7,
+                    "the mutex of a condition variable")
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = weft_spin(signal_and_hold, NULL);
@@ -299,11 +167,4 @@ static int wait_in_deadlock(void)
         return 1;
     weft_schedule(f, 0); /* resolves the deadlock; main has left the wait queue */
     return weft_await(f) == 0 && weft_mutex_owner(&mutex) == 0 ? 7 : 2;
-}
-
-TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
-{
-    const outcome *o = run_apart(wait_in_deadlock);
-    ck_assert_int_eq(o->status, 7);
-    assert_printed(o, "the mutex of a condition variable");
 }

@@ -33,11 +33,7 @@ FIXTURE(open_semaphores, assert_is_clear)
 /* Written before the event is set, read after the wait. Only the event orders both. */
 static int data;
 
-static void *set_and_count(void *arg)
-{
-    data++;
-    return as_arg(weft_event_set(arg));
-}
+THREAD_DO(set_and_count, data++, weft_event_set(arg))
 
 STEP(wait_event, weft_event_wait(&event))
 STEP(set, weft_event_set(&event))
@@ -46,27 +42,6 @@ STEP(clear, (weft_event_clear(&event), 0))
 /* Set the event in another thread. Its remote message is not handled yet. */
 STEP(set_in_thread, join_thread(start_thread(set_and_count, &event)))
 
-/* P56 */
-TEST(a_signal_is_remembered_until_a_fiber_has_waited_for_it)
-{
-    weft_spin(mark_and_return, "switched");
-    play({M, is_set, false}, {M, set}, {M, is_set, true}, {M, wait_event});
-    ck_assert_trail("");
-}
-
-/* P56 */
-TEST(several_signals_before_a_wait_are_one)
-{
-    play({M, set}, {M, set}, {M, set}, {M, wait_event});
-}
-
-TEST(a_signal_can_be_cleared)
-{
-    play({M, clear}, {M, set}, {M, clear}, {M, is_set, false}, {A, wait_event, WAITS},
-         {M, clear}, /* no effect; the waiter keeps waiting */
-         {A, returns, WAITS}, {M, set}, {A, returns, 0});
-}
-
 TEST(setting_an_event_wakes_its_waiter_and_leaves_it_clear)
 {
     play({A, wait_event, WAITS}, {M, set}, {M, is_set, false}, /* handed to A, which has not run */
@@ -74,12 +49,7 @@ TEST(setting_an_event_wakes_its_waiter_and_leaves_it_clear)
          {M, wait_event});
 }
 
-static weft_value wait_and_mark(void *text)
-{
-    int rc = weft_event_wait(&event);
-    mark(rc == 0 ? text : "x");
-    return rc;
-}
+FIBER_DO(wait_and_mark, int rc = weft_event_wait(&event), mark(rc == 0 ? arg : "x"), rc)
 
 /* Spin fibers that wait for the event and mark "0", "1", "2" ... */
 static void spin_batch(weft_fiber *f, size_t n)
@@ -177,51 +147,14 @@ TEST(in_a_child_an_event_has_no_waiters_of_other_threads)
     ck_assert_ptr_null(join_thread(thread));
 }
 
-/* P56 */
-TEST(a_cancelled_wait_leaves_the_signal_to_the_next)
-{
-    play({A, wait_event, WAITS}, {M, cancel, 0, A}, {M, set}, {A, returns, -ECANCELED},
-         {M, is_set, true});
-    WEFT_MOVE_ON_AFTER(0) {
-        play({M, wait_event}); /* a cancelled fiber gets it too */
-    }
-}
-
-/* P56 */
-TEST(a_waiter_cancelled_after_the_event_was_set_returns_as_set)
-{
-    play({A, wait_event, WAITS}, {M, set}, {M, cancel, 0, A}, {A, returns, 0});
-}
-
-TEST(a_wait_can_be_interrupted_fail_or_time_out)
-{
-    int rc;
-    play({A, wait_event, WAITS}, {M, interrupt, 0, A}, {A, returns, -EINTR}, {A, wait_event, WAITS},
-         {M, raise_error, 0, A}, {A, returns, RAISED});
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, wait_event, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    play({A, wait_event, WAITS}, {M, set}, {A, returns, 0}); /* no other waiter is left */
-}
-
-TEST(a_fiber_stopped_before_it_ran_does_not_wait)
-{
-    weft_fiber f = weft_spin(wait_and_mark, "w");
-    weft_stop(f, 2);
-    ck_assert_int_eq(weft_await(f), 2);
-    play({M, set}, {M, is_set, true}, {M, clear});
-}
-
 TEST(a_parked_fiber_gets_the_signal)
 {
     play({A, wait_event, WAITS}, {M, park, 0, A}, {M, set}, {A, returns, WAITS}, {M, is_set, false},
          {M, unpark, 0, A}, {A, returns, 0});
 }
 
-/* P56 */
 TEST(a_thread_without_fibers_sets_an_event_without_waiters)
-{
+{ /* P56 */
     play({M, set_in_thread}, {M, set_in_thread}, {M, is_set, true}, {M, wait_event});
     ck_assert_int_eq(data, 2);
 }
@@ -274,12 +207,7 @@ TEST(a_signal_after_one_in_flight_is_for_the_next_wait)
          {M, is_set, true}, {B, wait_event, 0}, {A, returns, 0});
 }
 
-static weft_value set_and_exit(void *arg)
-{
-    set_in_thread(0);
-    exit_here(3);
-    return 0;
-}
+FIBER_DO(set_and_exit, set_in_thread(0), exit_here(3), 0)
 
 /* The end of the process waits for this fiber. The remote message arrives meanwhile. */
 static weft_value end_after_shield(void *arg)
@@ -340,30 +268,6 @@ TEST_LOOP(the_signals_of_another_thread_arrive_one_by_one, 2)
         ck_assert_int_eq(data, i + 1);
     }
     ck_assert_ptr_null(join_thread(thread));
-}
-
-static atomic_int sent;
-
-static void *set_many(void *arg)
-{
-    for (int n = *(int *)arg; n > 0; n--) {
-        atomic_fetch_add_explicit(&sent, 1, memory_order_relaxed);
-        weft_event_set(&event);
-    }
-    return NULL;
-}
-
-TEST(the_last_signal_of_many_threads_is_not_lost)
-{
-    int n = 3000;
-    pthread_t threads[4];
-    for (size_t i = 0; i < COUNT_OF(threads); i++)
-        threads[i] = start_thread(set_many, &n);
-    while (atomic_load_explicit(&sent, memory_order_relaxed) < (int)COUNT_OF(threads) * n)
-        ck_assert_int_eq(weft_event_wait(&event), 0);
-    for (size_t i = 0; i < COUNT_OF(threads); i++)
-        ck_assert_ptr_null(join_thread(threads[i]));
-    weft_event_clear(&event);
 }
 
 static atomic_bool has_set_again;

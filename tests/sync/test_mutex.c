@@ -10,11 +10,7 @@ STEP(unlock, weft_mutex_unlock(&mutex))
 STEP(owner, actor_of(weft_mutex_owner(&mutex)))
 
 /* Lock and suspend. End with the mutex. */
-static weft_value end_with_mutex(void *arg)
-{
-    int rc = weft_mutex_lock(&mutex);
-    return rc < 0 ? rc : weft_suspend();
-}
+FIBER_DO(end_with_mutex, int rc = weft_mutex_lock(&mutex), rc < 0 ? rc : weft_suspend())
 
 static void assert_mutex_is_free(void)
 {
@@ -27,27 +23,12 @@ static void assert_mutex_is_broken(void)
          {M, owner, NOBODY});
 }
 
-TEST(a_free_mutex_is_locked_without_a_switch)
-{
-    weft_spin(mark_and_return, "switched");
-    play({M, lock}, {M, owner, M}, {M, unlock}, {M, owner, NOBODY}, {M, try_lock}, {M, unlock});
-    ck_assert_trail("");
-}
-
-/* P54, T65 */
 TEST(waiters_get_the_mutex_in_fifo_order_ahead_of_the_fiber_that_unlocks)
-{
+{ /* P54, T65 */
     play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {C, lock, WAITS}, {M, unlock},
          {M, owner, A}, {M, try_lock, -EBUSY}, {A, returns, 0}, {A, unlock}, {M, owner, B},
          {A, lock, WAITS}, {B, returns, 0}, {C, returns, WAITS}, {B, unlock}, {C, returns, 0},
          {C, unlock}, {A, returns, 0}, {A, unlock});
-    assert_mutex_is_free();
-}
-
-/* P54 */
-TEST(locking_a_mutex_twice_is_refused)
-{
-    play({M, lock}, {M, lock, -EDEADLK}, {M, try_lock, -EDEADLK}, {M, unlock});
     assert_mutex_is_free();
 }
 
@@ -58,92 +39,6 @@ TEST(only_the_holder_may_unlock)
     play({M, lock}, {A, unlock, -EPERM}, {M, owner, M}, {M, unlock}, {M, unlock, -EPERM});
 }
 
-/* P54 */
-TEST(a_cancelled_waiter_leaves_the_queue)
-{
-    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {C, lock, WAITS}, {M, cancel, 0, B},
-         {B, returns, -ECANCELED}, {M, unlock}, {A, returns, 0}, {A, unlock}, {C, returns, 0},
-         {C, unlock});
-    assert_mutex_is_free();
-}
-
-TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
-{
-    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, cancel, 0, A}, {M, cancel, 0, B},
-         {M, unlock});
-    assert_mutex_is_free();
-    play({A, returns, -ECANCELED}, {B, returns, -ECANCELED});
-}
-
-TEST(a_wait_that_times_out_does_not_lock)
-{
-    play({A, lock});
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, lock, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    play({M, owner, A}, {M, unlock, -EPERM}, {A, unlock});
-    assert_mutex_is_free();
-}
-
-/* T64 */
-TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
-{
-    play({A, lock});
-    int rc = 0;
-    WEFT_CANCEL_AFTER(-1, rc) {
-        mark("entered");
-    }
-    ck_assert_int_eq(rc, -EINVAL);
-    weft_spin(mark_and_return, "switched");
-    WEFT_CANCEL_AFTER(0, rc) {
-        play({M, lock, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_trail("");
-    play({M, owner, A});
-}
-
-TEST(a_cancelled_fiber_can_lock_a_free_mutex)
-{
-    WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        play({M, lock}, {M, unlock});
-    }
-}
-
-TEST(a_waiter_cancelled_after_the_handover_has_the_mutex_and_before_it_does_not)
-{
-    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, unlock}, {M, cancel, 0, A},
-         {A, returns, 0}, {A, unlock}, {M, owner, B}, {B, returns, 0});
-    play({C, lock, WAITS}, {D, lock, WAITS}, {M, cancel, 0, C}, {B, unlock}, {M, owner, D},
-         {C, returns, -ECANCELED}, {C, unlock, -EPERM});
-}
-
-TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
-{
-    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, interrupt, 0, A}, {M, unlock},
-         {M, owner, B}, {M, interrupt, -EBUSY, B}, {A, returns, -EINTR}, {B, returns, 0},
-         {A, unlock, -EPERM}, {B, unlock});
-}
-
-TEST(an_error_raised_in_a_waiter_ends_its_wait)
-{
-    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, raise_error, 0, A},
-         {A, returns, RAISED}, {M, unlock}, {M, raise_error, 0, B}, /* too late for the lock */
-         {B, returns, 0}, {A, lock, WAITS}, {B, unlock}, {A, returns, 0}, {A, unlock});
-    assert_mutex_is_free();
-}
-
-TEST(a_fiber_stopped_before_it_ran_does_not_lock)
-{
-    weft_fiber f = weft_spin(end_with_mutex, NULL);
-    ck_assert_int_eq(weft_stop(f, 5), 0);
-    ck_assert_int_eq(weft_await(f), 5);
-    assert_mutex_is_free();
-}
-
 TEST(a_parked_fiber_is_handed_the_mutex)
 {
     play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, park, 0, A}, {M, unlock}, {M, run},
@@ -151,9 +46,8 @@ TEST(a_parked_fiber_is_handed_the_mutex)
          {A, returns, 0}, {A, unlock}, {B, returns, 0});
 }
 
-/* P54 */
 TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
-{
+{ /* P54 */
     play({A, lock}, {B, lock, WAITS}, {C, lock, WAITS}, {D, lock, WAITS}, {A, ends},
          {B, returns, -EOWNERDEAD}, {C, returns, -EOWNERDEAD}, {D, returns, -EOWNERDEAD});
     assert_mutex_is_broken();
@@ -162,20 +56,8 @@ TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
     assert_mutex_is_free();
 }
 
-/* P54 */
-TEST(a_cancelled_holder_that_ends_breaks_the_mutex)
-{
-    weft_fiber f = spin_waiting(end_with_mutex, NULL);
-    play({A, lock, WAITS});
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    play({A, returns, -EOWNERDEAD});
-    assert_mutex_is_broken();
-}
-
-/* P54 */
 TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_and_the_next_fiber_of_its_record)
-{
+{ /* P54 */
     weft_fiber f = spin_waiting(end_with_mutex, NULL);
     play({A, lock, WAITS});
     ck_assert_int_eq(weft_restart(f), 0);
@@ -185,15 +67,8 @@ TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_and_the_next_fiber_of_
     assert_mutex_is_broken();
 }
 
-static void lock_arg(void *arg)
-{
-    mark(weft_mutex_lock(arg) == 0 ? "L" : "-");
-}
-
-static void unlock_arg(void *arg)
-{
-    mark(weft_mutex_unlock(arg) == 0 ? "U" : "-");
-}
+CALLBACK(lock_arg, mark(weft_mutex_lock(arg) == 0 ? "L" : "-"))
+CALLBACK(unlock_arg, mark(weft_mutex_unlock(arg) == 0 ? "U" : "-"))
 
 static weft_value lock_and_defer(void *arg)
 {
@@ -203,11 +78,7 @@ static weft_value lock_and_defer(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value defer_a_lock(void *arg)
-{
-    weft_defer(lock_arg, &mutex);
-    return (weft_value)arg;
-}
+FIBER_DO(defer_a_lock, weft_defer(lock_arg, &mutex), arg)
 
 TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
 {
@@ -290,19 +161,12 @@ TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
     ck_assert_quiet(run_apart(lock_while_a_child_exits), 3);
 }
 
-static int lock_in_deadlock(void)
+TEST_PROGRAM_PRINTS(a_main_fiber_in_a_deadlock_gets_edeadlk, 7, "a mutex")
 {
     weft_spin_options options = {.is_daemon = true};
     weft_spin_with(end_with_mutex, NULL, &options);
     weft_snooze();
     return weft_mutex_lock(&mutex) == -EDEADLK ? 7 : 1;
-}
-
-TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
-{
-    const outcome *o = run_apart(lock_in_deadlock);
-    ck_assert_int_eq(o->status, 7);
-    assert_printed(o, "a mutex");
 }
 
 static void run_deep_in_the_stack(void *arg)
@@ -320,8 +184,7 @@ static weft_value end_with_a_mutex_of_its_frame(void *arg)
     return weft_mutex_lock(&own) == 0 && weft_rwlock_write(&other) == 0 ? (weft_value)arg : 1;
 }
 
-/* P54 */
 TEST(a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder)
-{
+{ /* P54 */
     ck_assert_int_eq(weft_await(weft_spin(end_with_a_mutex_of_its_frame, (void *)42)), 42);
 }

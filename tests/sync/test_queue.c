@@ -16,7 +16,6 @@ STEP(try_shift, weft_queue_try_shift(queue))
 STEP(set_cap, weft_queue_set_cap(queue, (size_t)arg))
 STEP(cap, weft_queue_cap(queue))
 STEP(count, weft_queue_count(queue))
-STEP(flush, weft_queue_flush(queue))
 STEP(delete_all, weft_queue_delete(queue, arg))
 STEP(close_queue, weft_queue_close(queue))
 STEP(is_closed, weft_queue_is_closed(queue))
@@ -42,34 +41,8 @@ static void assert_contents_of(const weft_value *values)
     weft_queue_free(queue);
 }
 
-TEST(pushed_values_are_shifted_in_fifo_order_without_a_switch)
-{
-    queue = weft_queue_new(0);
-    weft_spin(mark_and_return, "switched");
-    for (int i = 1; i <= 1000; i++)
-        ck_assert_int_eq(weft_queue_push(queue, i), 0);
-    ck_assert_uint_eq(weft_queue_count(queue), 1000);
-    for (int i = 1; i <= 1000; i++)
-        ck_assert_int_eq(weft_queue_shift(queue), i);
-    ck_assert_trail("");
-    weft_queue_free(queue);
-    weft_queue_free(NULL);
-}
-
-TEST(an_unshifted_value_is_shifted_next)
-{
-    create_queue(0, 1, 2);
-    for (int i = 3; i <= 20; i++)
-        ck_assert_int_eq(weft_queue_unshift(queue, i), 0);
-    ck_assert_int_eq(weft_queue_push(queue, 21), 0);
-    for (int i = 20; i >= 3; i--)
-        ck_assert_int_eq(weft_queue_shift(queue), i);
-    assert_contents(1, 2, 21);
-}
-
-/* P49 */
 TEST(an_error_code_cannot_be_pushed)
-{
+{ /* P49 */
     create_queue(0, 0);
     play({M, push, -EINVAL, -EIO});
     ck_assert_error(-EINVAL, "weft_queue: value is the error code -5");
@@ -78,28 +51,8 @@ TEST(an_error_code_cannot_be_pushed)
     weft_queue_free(queue);
 }
 
-TEST(shifting_fibers_wake_in_fifo_order)
-{
-    create_queue(0, 0);
-    play({A, shift, WAITS}, {B, shift, WAITS}, {C, shift, WAITS}, {M, push, 0, 1},
-         {M, unshift, 0, 2}, {M, try_push, 0, 3}, {M, count, 0}, {A, returns, 1}, {B, returns, 2},
-         {C, returns, 3});
-    weft_queue_free(queue);
-}
-
-/* P51: a value that a pusher waits with is in the queue before the pusher runs */
-TEST(a_bound_makes_pushers_wait_until_a_shift_admits_their_values)
-{
-    create_queue(2, 1);
-    play({A, push, 0, 2}, {A, push, WAITS, 3}, {B, push, WAITS, 4}, {C, shift, 1}, {A, returns, 0},
-         {B, returns, WAITS}, {M, shift, 2}, {M, shift, 3}, {M, shift, 4}, {M, count, 0},
-         {B, returns, 0});
-    weft_queue_free(queue);
-}
-
-/* P51 */
 TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
-{
+{ /* P51 */
     create_queue(1, 1);
     play({M, cap, 1}, {A, push, WAITS, 2}, {B, push, WAITS, 3}, {C, push, WAITS, 4},
          {D, push, WAITS, 5}, {M, set_cap, 0, 3}, {M, cap, 3}, {M, count, 3}, {A, returns, 0},
@@ -108,27 +61,8 @@ TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
     assert_contents(1, 2, 3, 4, 5);
 }
 
-TEST(a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room)
-{
-    create_queue(4, 1, 2, 3);
-    play({M, set_cap, 0, 2}, {M, try_push, -EAGAIN, 9}, {A, push, WAITS, 4}, {M, shift, 1},
-         {M, set_cap, 0, 1}, {M, shift, 2}, {M, shift, 3}, {A, returns, 0});
-    assert_contents(4);
-}
-
-/* P51 */
-TEST(a_flush_removes_all_values_and_admits_pushers_while_there_is_room)
-{
-    create_queue(2, 1, 2);
-    play({A, push, WAITS, 3}, {B, push, WAITS, 4}, {C, push, WAITS, 5}, {M, flush, 2},
-         {M, count, 2}, {A, returns, 0}, {B, returns, 0}, {C, returns, WAITS}, {M, shift, 3},
-         {M, shift, 4}, {C, returns, 0}, {M, flush, 1}, {M, flush, 0});
-    weft_queue_free(queue);
-}
-
-/* P51 */
 TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest)
-{
+{ /* P51 */
     create_queue(4, 7, 1, 7, 2);
     play({A, push, WAITS, 7}, {B, push, WAITS, 8}, {C, push, WAITS, 9}, {M, delete_all, 0, 5},
          {M, delete_all, 2, 7}, /* not the value of the waiting pusher */
@@ -136,34 +70,8 @@ TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest)
     assert_contents(2, 7, 8, 9);
 }
 
-TEST(shift_all_removes_all_values_at_once_and_then_admits_pushers)
-{
-    create_queue(3, 1, 2, 3);
-    weft_value out[8] = {0};
-    play({A, push, WAITS, 4}, {B, push, WAITS, 5}, {C, push, WAITS, 6}, {D, push, WAITS, 7});
-    ck_assert_uint_eq(weft_queue_shift_all(queue, out, 2), 2);
-    ck_assert(out[0] == 1 && out[1] == 2 && out[2] == 0);
-    ck_assert_uint_eq(weft_queue_count(queue), 3);
-    ck_assert_uint_eq(weft_queue_shift_all(queue, out, 8), 3);
-    ck_assert(out[0] == 3 && out[1] == 4 && out[2] == 5 && out[3] == 0);
-    play({A, returns, 0}, {B, returns, 0}, {C, returns, 0}, {D, returns, 0});
-    ck_assert_uint_eq(weft_queue_shift_all(queue, out, 8), 2);
-    ck_assert_uint_eq(weft_queue_shift_all(queue, out, 8), 0);
-    weft_queue_free(queue);
-}
-
-TEST(a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted)
-{
-    create_queue(2, 1, 2);
-    play({A, push, WAITS, 3}, {B, unshift, WAITS, 4}, {C, unshift, WAITS, 5}, {D, push, WAITS, 6},
-         {M, try_unshift, -EAGAIN, 9}, {M, shift, 1}, {M, shift, 2}, {M, shift, 4}, {M, shift, 5},
-         {A, returns, 0}, {B, returns, 0}, {C, returns, 0}, {D, returns, 0});
-    assert_contents(3, 6);
-}
-
-/* P52 */
 TEST(a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epipe)
-{
+{ /* P52 */
     create_queue(2, 1, 2);
     play({A, push, WAITS, 3}, {B, unshift, WAITS, 4}, {M, is_closed, false}, {M, close_queue},
          {M, close_queue}, {M, is_closed, true}, {M, push, -EPIPE, 5}, {M, unshift, -EPIPE, 5},
@@ -172,9 +80,8 @@ TEST(a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epip
     weft_queue_free(queue);
 }
 
-/* P52 */
 TEST(closing_or_freeing_a_queue_wakes_all_waiters_with_epipe)
-{
+{ /* P52 */
     create_queue(0, 0);
     play({A, shift, WAITS}, {B, shift, WAITS}, {M, close_queue}, {A, returns, -EPIPE},
          {B, returns, -EPIPE});
@@ -186,28 +93,8 @@ TEST(closing_or_freeing_a_queue_wakes_all_waiters_with_epipe)
     create_queue(1, 1);
     play({A, push, WAITS, 2});
     weft_queue_free(queue);
+    weft_queue_free(NULL);
     play({A, returns, -EPIPE});
-}
-
-/* T40, T41 */
-TEST(a_cancelled_fiber_gets_available_values_and_does_not_wait)
-{
-    create_queue(2, 1);
-    WEFT_MOVE_ON_AFTER(0) {
-        play({M, push, 0, 2}, {M, push, -ECANCELED, 3}, {M, unshift, -ECANCELED, 3}, {M, shift, 1},
-             {M, shift, 2}, {M, shift, -ECANCELED});
-    }
-    weft_queue_free(queue);
-}
-
-TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result)
-{
-    create_queue(1, 1);
-    play({A, push, WAITS, 2}, {B, push, WAITS, 3}, {M, cancel, 0, A}, {M, shift, 1},
-         {M, cancel, 0, B}, {A, returns, -ECANCELED}, {B, returns, 0}, {M, shift, 3}, {M, count, 0},
-         {C, shift, WAITS}, {D, shift, WAITS}, {M, interrupt, 0, C}, {M, push, 0, 4},
-         {M, cancel, 0, D}, {C, returns, -EINTR}, {D, returns, 4}, {M, count, 0});
-    weft_queue_free(queue);
 }
 
 TEST(a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_rest)

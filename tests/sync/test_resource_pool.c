@@ -44,12 +44,27 @@ static void destroy_resource(weft_value resource, void *arg)
              (int)resource);
 }
 
+static size_t pool_limit;
+
+/* Replace the pool of the test. */
+static void open_pool_with(const weft_pool_options *options)
+{
+    weft_pool_free(pool);
+    pool_limit = options->limit;
+    pool = weft_pool_new(options);
+    ck_assert_ptr_nonnull(pool);
+}
+
 static void open_pool(size_t limit)
 {
-    weft_pool_options options = {
-        .limit = limit, .make = create_resource, .destroy = destroy_resource, .arg = &factory};
-    pool = weft_pool_new(&options);
-    ck_assert_ptr_nonnull(pool);
+    open_pool_with(&(weft_pool_options){limit, create_resource, destroy_resource, &factory});
+}
+
+static int free_current_pool(void)
+{
+    int rc = weft_pool_free(pool);
+    pool = rc == 0 ? NULL : pool;
+    return rc;
 }
 
 /* The argument of release and discard is the resource. */
@@ -58,7 +73,7 @@ STEP(try_acquire, weft_pool_try_acquire(pool))
 STEP(release, weft_pool_release(pool, arg))
 STEP(discard, weft_pool_discard(pool, arg))
 STEP(waiting, weft_pool_waiting(pool))
-STEP(free_pool, weft_pool_free(pool))
+STEP(free_pool, free_current_pool())
 STEP(maker, actor_of(factory.maker))
 STEP(create_now, weft_schedule(factory.maker, 0))
 STEP(is_slow, factory.is_slow = arg)
@@ -84,24 +99,32 @@ static weft_value acquire_rest(void *arg)
     return weft_pool_release(pool, resource);
 }
 
+static void open_pool_of_one(void)
+{
+    open_pool(1);
+}
+
 /*
  * Assert that all resources have been returned. Acquire as many as the limit, then free the pool.
  */
-static void assert_complete_then_free(size_t limit)
+static void assert_complete_then_free(void)
 {
+    if (pool == NULL)
+        return;
     factory.failures = 0;
     factory.is_slow = false;
     let_run();
     ck_assert_uint_eq(weft_pool_waiting(pool), 0);
     ck_assert_uint_eq(weft_pool_available(pool), weft_pool_size(pool));
-    ck_assert_int_eq(weft_await(weft_spin(acquire_rest, as_arg((weft_value)limit - 1))), 0);
+    ck_assert_int_eq(weft_await(weft_spin(acquire_rest, as_arg((weft_value)pool_limit - 1))), 0);
     ck_assert_int_eq(weft_pool_free(pool), 0);
     ck_assert_int_eq(factory.destroyed, factory.made);
 }
 
-/* P57 */
+FIXTURE(open_pool_of_one, assert_complete_then_free)
+
 TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
-{
+{ /* P57 */
     open_pool(3);
     assert_pool(0, 0, 0);
     play({A, acquire, 1}, {B, acquire, 2}, {C, acquire, 3}, {D, acquire, WAITS});
@@ -110,49 +133,6 @@ TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
     assert_pool(3, 0, 0);
     play({A, release, 0, 1}, {C, release, 0, 3}, {D, release, 0, 2});
     assert_pool(3, 3, 0);
-    assert_complete_then_free(3);
-}
-
-/* P57: a, b, a, b */
-TEST(the_resource_released_first_is_acquired_next_and_before_a_new_one_is_created)
-{
-    open_pool(5);
-    play({A, acquire, 1}, {B, acquire, 2}, {A, release, 0, 1}, {B, release, 0, 2}, {M, acquire, 1},
-         {M, release, 0, 1}, {M, acquire, 2}, {M, release, 0, 2}, {M, acquire, 1},
-         {M, release, 0, 1}, {M, acquire, 2}, {M, release, 0, 2}, {B, acquire, 1}, {A, acquire, 2},
-         {A, release, 0, 2}, {B, release, 0, 1}, {M, acquire, 2}, {M, release, 0, 2});
-    assert_pool(2, 2, 0);
-    assert_complete_then_free(5);
-}
-
-TEST(waiters_get_resources_in_fifo_order)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {B, acquire, WAITS}, {C, acquire, WAITS}, {A, release, 0, 1},
-         {A, acquire, WAITS}, {B, returns, 1}, {C, returns, WAITS}, {B, release, 0, 1},
-         {C, returns, 1}, {A, returns, WAITS}, {C, release, 0, 1}, {A, returns, 1},
-         {A, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-TEST(a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {A, acquire, WAITS}, {M, release, 0, 1});
-    assert_pool(1, 0, 0); /* already held by the waiter */
-    play({M, try_acquire, -EAGAIN}, {A, returns, 1}, {A, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-/* P57 */
-TEST(a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {M, try_acquire, 1}, {M, acquire, 1}, {A, acquire, WAITS},
-         {M, release, 0, 1}, {A, returns, WAITS}, {M, release, 0, 1}, {A, returns, WAITS},
-         {M, release, 0, 1}, {A, returns, 1}, {A, release, 0, 1});
-    ck_assert_int_eq(factory.made, 1);
-    assert_complete_then_free(1);
 }
 
 TEST(one_fiber_may_hold_resources_of_several_pools)
@@ -170,32 +150,18 @@ TEST(one_fiber_may_hold_resources_of_several_pools)
     }
 }
 
-/* P57 */
-TEST(a_discarded_resource_is_destroyed_and_replaced)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {M, acquire, 1}, {M, discard, 0, 1}); /* even if it was acquired twice */
-    ck_assert_str_eq(factory.destroyed_list, "1 ");
-    assert_pool(0, 0, 0);
-    play({M, release, -EINVAL, 1}, {M, acquire, 2}, {M, release, 0, 2});
-    assert_complete_then_free(1);
-}
-
 TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter)
 {
-    open_pool(1);
     play({M, acquire, 1}, {A, acquire, WAITS}, {B, acquire, WAITS}, {C, acquire, WAITS},
          {M, discard, 0, 1}, {M, waiting, 2}, {A, returns, 2}, {B, returns, WAITS});
     assert_pool(1, 0, 2);
     play({A, discard, 0, 2}, {B, returns, 3}, {B, release, 0, 3}, {C, returns, 3},
          {C, release, 0, 3});
     ck_assert_str_eq(factory.destroyed_list, "1 2 ");
-    assert_complete_then_free(1);
 }
 
-/* P57 */
 TEST(a_failed_creation_does_not_change_the_limit)
-{
+{ /* P57 */
     open_pool(2);
     play({M, failures, 0, 2}, {M, acquire, -ECONNREFUSED});
     ck_assert_error(-ECONNREFUSED, "creation 1 failed");
@@ -203,21 +169,19 @@ TEST(a_failed_creation_does_not_change_the_limit)
     ck_assert_error(-ECONNREFUSED, "creation 2 failed");
     assert_pool(0, 0, 0);
     play({M, acquire, 1}, {A, acquire, 2}, {M, release, 0, 1}, {A, release, 0, 2});
-    assert_complete_then_free(2);
 }
 
 FIBER(fail_with_eagain, -EAGAIN)
 
 TEST(any_error_of_make_is_returned_without_waiting)
 {
-    pool = weft_pool_new(&(weft_pool_options){.limit = 1, .make = fail_with_eagain});
+    open_pool_with(&(weft_pool_options){.limit = 1, .make = fail_with_eagain});
     play({M, acquire, -EAGAIN}, {M, try_acquire, -EAGAIN}, {M, free_pool});
 }
 
 /* Each waiter behind a failed creation gets the chance to create one. */
 TEST(after_a_failed_creation_the_next_waiter_tries)
 {
-    open_pool(1);
     play({M, is_slow, true, true}, {A, acquire, WAITS}, {B, acquire, WAITS}, {C, acquire, WAITS},
          {D, acquire, WAITS});
     assert_pool(0, 0, 3);
@@ -226,17 +190,14 @@ TEST(after_a_failed_creation_the_next_waiter_tries)
          {M, maker, C}, {M, waiting, 1}, {M, create_now}, {C, returns, 1});
     assert_pool(1, 0, 1);
     play({C, release, 0, 1}, {D, returns, 1}, {D, release, 0, 1});
-    assert_complete_then_free(1);
 }
 
 TEST(when_all_creations_fail_every_waiter_gets_the_error)
 {
-    open_pool(1);
     play({M, is_slow, true, true}, {A, acquire, WAITS}, {B, acquire, WAITS}, {C, acquire, WAITS},
          {M, failures, 0, 3}, {M, is_slow, false, false}, {M, create_now},
          {A, returns, -ECONNREFUSED}, {B, returns, -ECONNREFUSED}, {C, returns, -ECONNREFUSED});
     assert_pool(0, 0, 0);
-    assert_complete_then_free(1);
 }
 
 TEST(during_a_slow_creation_other_fibers_acquire_released_resources)
@@ -250,7 +211,6 @@ TEST(during_a_slow_creation_other_fibers_acquire_released_resources)
          {M, acquire, 1}, {M, release, 0, 1}, {M, maker, B}, {M, create_now}, {B, returns, 2},
          {B, release, 0, 2});
     assert_pool(2, 2, 0);
-    assert_complete_then_free(2);
 }
 
 TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs)
@@ -261,111 +221,24 @@ TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs)
     assert_pool(1, 0, 0);
     ck_assert_int_eq(factory.made, 2);
     play({B, release, 0, 2});
-    assert_complete_then_free(2);
-}
-
-/* P57 */
-TEST(a_cancelled_waiter_leaves_the_wait_queue)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {B, acquire, WAITS}, {C, acquire, WAITS}, {D, acquire, WAITS},
-         {M, cancel, 0, B}, {M, waiting, 2}, {B, returns, -ECANCELED}, {M, interrupt, 0, C},
-         {C, returns, -EINTR}, {M, waiting, 1}, {A, release, 0, 1}, {D, returns, 1},
-         {D, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-TEST(a_waiter_that_times_out_leaves_the_wait_queue)
-{
-    int rc;
-    open_pool(1);
-    play({A, acquire, 1});
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, acquire, -ECANCELED});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    assert_pool(1, 0, 0);
-    play({A, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-/* A waiter that was woken first has the resource. Its end without a release destroys it. */
-TEST(a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {A, acquire, WAITS}, {B, acquire, WAITS}, {M, release, 0, 1},
-         {M, cancel, 0, A}, {A, returns, 1}, {A, ends}, {B, returns, 2}, {B, release, 0, 2});
-    ck_assert_str_eq(factory.destroyed_list, "1 ");
-    assert_complete_then_free(1);
-}
-
-TEST(a_resource_released_after_its_waiters_were_cancelled_belongs_to_the_next_waiter)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {A, acquire, WAITS}, {B, acquire, WAITS}, {C, acquire, WAITS},
-         {M, cancel, 0, A}, {M, release, 0, 1}, {A, returns, -ECANCELED}, {B, returns, 1},
-         {M, cancel, 0, C}, {B, release, 0, 1}, {C, returns, -ECANCELED});
-    assert_pool(1, 1, 0);
-    ck_assert_int_eq(factory.destroyed, 0);
-    assert_complete_then_free(1);
 }
 
 /* A waiter is cancelled after it was chosen to create a resource. The next waiter is chosen. */
 TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
 {
-    open_pool(1);
     play({M, acquire, 1}, {M, is_slow, true, true}, {A, acquire, WAITS}, {B, acquire, WAITS},
          {C, acquire, WAITS}, {M, discard, 0, 1}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
          {M, maker, B}, {M, cancel, 0, B}, /* during creation */
          {B, returns, -ECANCELED}, {M, maker, C}, {M, create_now}, {C, returns, 2},
          {C, release, 0, 2});
-    assert_complete_then_free(1);
-}
-
-TEST_LOOP(when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost, 2)
-{
-    open_pool(1);
-    play({M, acquire, 1}, {M, is_slow, true, true}, {A, acquire, WAITS}, {B, acquire, WAITS},
-         {C, acquire, WAITS});
-    if (_i == 0)
-        play({M, discard, 0, 1});
-    play({M, cancel, 0, A}, {M, cancel, 0, B}, {M, cancel, 0, C});
-    if (_i == 1)
-        play({M, discard, 0, 1});
-    play({A, returns, -ECANCELED}, {B, returns, -ECANCELED}, {C, returns, -ECANCELED});
-    assert_pool(0, 0, 0);
-    assert_complete_then_free(1);
-}
-
-TEST(a_cancelled_fiber_can_acquire_without_waiting)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {A, release, 0, 1}, {M, cancel, 0, A}, {M, run}, {A, acquire, 1},
-         {A, release, 0, 1}, {M, acquire, 1}, {A, acquire, -ECANCELED}, {M, release, 0, 1});
-    assert_complete_then_free(1);
-}
-
-TEST(a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter)
-{
-    open_pool(1);
-    play({A, acquire, 1}, {A, acquire, 1}, {B, acquire, WAITS}, {A, ends}, {B, returns, 2});
-    ck_assert_str_eq(factory.destroyed_list, "1 ");
-    ck_assert_int_eq(weft_stop(actors[B].fiber, 0), 0);
-    is_over = true; /* a stopped fiber makes no further calls */
-    let_run();
-    ck_assert_str_eq(factory.destroyed_list, "1 2 ");
-    assert_pool(0, 0, 0);
-    assert_complete_then_free(1);
 }
 
 TEST(a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire_another)
 {
-    open_pool(1);
     play({A, acquire, 1}, {M, restart, 0, A}, {A, returns, 2});
     ck_assert_str_eq(factory.destroyed_list, "1 ");
     assert_pool(1, 0, 0);
     play({A, release, 0, 2});
-    assert_complete_then_free(1);
 }
 
 FIBER(acquire_any, weft_pool_acquire(pool))
@@ -380,11 +253,9 @@ static weft_value hold_with_waiting_child(void *arg)
 TEST(a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_end_of_the_parent)
 {
     weft_fiber child;
-    open_pool(1);
     ck_assert_int_eq(weft_await(weft_spin(hold_with_waiting_child, &child)), 0);
     ck_assert_int_eq(weft_state_of(child), WEFT_DEAD);
     assert_pool(0, 0, 0);
-    assert_complete_then_free(1);
 }
 
 TEST(any_fiber_may_release_or_discard_a_resource_of_another)
@@ -399,7 +270,6 @@ TEST(any_fiber_may_release_or_discard_a_resource_of_another)
     play({B, discard, 0, 2});
     assert_pool(1, 1, 0);
     play({M, acquire, 1}, {M, release, 0, 1}); /* not the discarded one */
-    assert_complete_then_free(2);
 }
 
 TEST(a_resource_that_is_not_held_can_be_neither_released_nor_discarded)
@@ -410,12 +280,10 @@ TEST(a_resource_that_is_not_held_can_be_neither_released_nor_discarded)
     play({M, discard, -EINVAL, 1}, {M, acquire, 1}, {M, release, -EINVAL, 2}, {M, release, 0, 1},
          {M, release, -EINVAL, 1}, {M, discard, -EINVAL, 1});
     assert_pool(1, 1, 0);
-    assert_complete_then_free(2);
 }
 
 TEST(a_pool_in_use_is_not_freed)
 {
-    open_pool(1);
     play({M, acquire, 1}, {M, free_pool, -EBUSY});
     ck_assert_any_error(-EBUSY);
     play({A, acquire, WAITS}, {M, free_pool, -EBUSY}, {M, waiting, 1}, {M, release, 0, 1},
@@ -445,7 +313,7 @@ FIBER(make_zero, 0)
 /* 0 is a valid resource. Of equal resources, each fiber releases its own. */
 TEST(resources_may_be_equal_and_need_not_be_destroyed)
 {
-    pool = weft_pool_new(&(weft_pool_options){.limit = SIZE_MAX, .make = make_zero});
+    open_pool_with(&(weft_pool_options){.limit = SIZE_MAX, .make = make_zero});
     play({M, acquire, 0}, {A, acquire, 0}, {A, release}, {A, ends});
     ck_assert_uint_eq(weft_pool_size(pool), 2); /* its end discards none */
     ck_assert_uint_eq(weft_pool_available(pool), 1);
@@ -460,7 +328,7 @@ static weft_value acquire_to_make(void *arg)
 
 TEST(the_function_make_may_acquire_from_the_pool)
 {
-    pool = weft_pool_new(&(weft_pool_options){.limit = 2, .make = acquire_to_make});
+    open_pool_with(&(weft_pool_options){.limit = 2, .make = acquire_to_make});
     play({M, acquire, 12}, {M, release, 0, 2}, {M, release, 0, 12}, {M, release, -EINVAL, 12});
     ck_assert_uint_eq(weft_pool_available(pool), 2);
     play({M, free_pool});
@@ -480,7 +348,7 @@ TEST(a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed)
     static const step discard_1 = {A, discard, 0, 1};
     weft_pool_options options = {
         .limit = 1, .make = create_resource, .destroy = destroy_slowly, .arg = &factory};
-    pool = weft_pool_new(&options);
+    open_pool_with(&options);
     play({A, acquire, 1}, {B, acquire, WAITS});
     order_call(&discard_1);
     ck_assert_int_eq(weft_snooze(), 0);
@@ -494,34 +362,20 @@ static void print_destroyed(weft_value resource, void *arg)
     fprintf(stderr, "destroyed %d\n", (int)resource);
 }
 
-static int exit_with_one_held(void)
+TEST_PROGRAM_PRINTS(resources_held_at_process_exit_are_destroyed, 3, "destroyed 1\n",
+                    "destroyed 2\n")
 {
     weft_pool_options options = {
         .limit = 2, .make = create_resource, .destroy = print_destroyed, .arg = &factory};
-    pool = weft_pool_new(&options);
+    open_pool_with(&options);
     play({A, acquire, 1});
     return weft_pool_acquire(pool) == 2 ? 3 : 1;
 }
 
-TEST(resources_held_at_process_exit_are_destroyed)
+TEST_PROGRAM_PRINTS(a_wait_for_a_resource_that_no_fiber_can_release_is_reported, 3,
+                    "a resource of a pool")
 {
-    const outcome *o = run_apart(exit_with_one_held);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "destroyed 1\n");
-    assert_printed(o, "destroyed 2\n");
-}
-
-static int acquire_in_deadlock(void)
-{
-    open_pool(1);
     play({A, acquire, 1});
     bool is_deadlock = weft_pool_acquire(pool) == -EDEADLK;
     return is_deadlock && weft_pool_waiting(pool) == 0 ? 3 : 1;
-}
-
-TEST(a_wait_for_a_resource_that_no_fiber_can_release_is_reported)
-{
-    const outcome *o = run_apart(acquire_in_deadlock);
-    ck_assert_int_eq(o->status, 3);
-    assert_printed(o, "a resource of a pool");
 }

@@ -18,28 +18,6 @@ static void assert_rwlock_is_free(void)
     play({M, try_write}, {M, unlock});
 }
 
-TEST(a_free_lock_is_acquired_without_a_switch)
-{
-    weft_spin(mark_and_return, "switched");
-    play({M, read_lock}, {M, read_lock}, {M, try_write, -EBUSY}, {M, unlock}, {M, unlock},
-         {M, write_lock}, {M, unlock});
-    ck_assert_trail("");
-}
-
-TEST(readers_share_the_lock_and_a_writer_has_it_alone)
-{
-    play({A, read_lock}, {B, read_lock}, {C, write_lock, WAITS}, {A, unlock}, {C, returns, WAITS},
-         {B, unlock}, {C, returns, 0}, {M, try_read, -EBUSY}, {M, try_write, -EBUSY},
-         {D, read_lock, WAITS}, {E, write_lock, WAITS}, {C, unlock}, {D, returns, 0},
-         {E, returns, WAITS});
-}
-
-TEST(readers_queue_behind_a_writer_that_waits)
-{
-    play({A, read_lock}, {B, write_lock, WAITS}, {C, read_lock, WAITS}, {M, try_read, -EBUSY},
-         {A, unlock}, {B, returns, 0}, {C, returns, WAITS}, {B, unlock}, {C, returns, 0});
-}
-
 TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
 {
     play({A, write_lock}, {B, read_lock, WAITS}, {C, read_lock, WAITS}, {D, write_lock, WAITS},
@@ -48,13 +26,6 @@ TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
          {D, returns, 0}, {E, returns, WAITS}, {D, unlock}, {E, returns, 0}, {F, returns, WAITS},
          {E, unlock}, {F, returns, 0}, {F, unlock});
     assert_rwlock_is_free();
-}
-
-TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
-{
-    play({M, write_lock}, {A, read_lock, WAITS}, {M, unlock}, {M, try_write, -EBUSY},
-         {A, returns, 0}, {A, unlock}, {M, read_lock}, {B, write_lock, WAITS}, {M, unlock},
-         {M, try_read, -EBUSY});
 }
 
 TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
@@ -85,50 +56,11 @@ TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
          {D, returns, WAITS});
 }
 
-TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
-{
-    play({A, write_lock}, {B, write_lock, WAITS}, {C, read_lock, WAITS}, {D, read_lock, WAITS},
-         {M, cancel, 0, B}, {M, cancel, 0, C}, {D, returns, WAITS}, {A, unlock}, {D, returns, 0},
-         {D, unlock}, {B, returns, -ECANCELED}, {C, returns, -ECANCELED});
-    assert_rwlock_is_free();
-}
-
-TEST(a_writer_cannot_lock_again)
-{
-    play({M, write_lock}, {M, write_lock, -EDEADLK}, {M, read_lock, -EDEADLK},
-         {M, try_write, -EDEADLK}, {M, try_read, -EDEADLK}, {M, unlock});
-    assert_rwlock_is_free();
-}
-
 TEST(only_a_holder_can_unlock)
 {
     play({M, unlock, -EPERM});
     ck_assert_any_error(-EPERM);
     play({M, write_lock}, {A, unlock, -EPERM}, {M, unlock}, {M, unlock, -EPERM});
-}
-
-TEST(a_cancelled_fiber_can_lock_a_free_lock)
-{
-    WEFT_MOVE_ON_AFTER(0) {
-        play({M, read_lock}, {M, write_lock, -ECANCELED}, {M, unlock}, {M, write_lock},
-             {M, unlock});
-    }
-}
-
-TEST(waiters_cancelled_after_the_handover_have_the_lock)
-{
-    play({M, write_lock}, {A, read_lock, WAITS}, {B, write_lock, WAITS}, {M, unlock},
-         {M, cancel, 0, A}, {A, returns, 0}, {A, unlock}, {M, cancel, 0, B}, {B, returns, 0},
-         {B, unlock});
-    assert_rwlock_is_free();
-}
-
-TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
-{
-    play({M, write_lock}, {A, read_lock, WAITS}, {B, write_lock, WAITS}, {C, read_lock, WAITS},
-         {M, interrupt, 0, A}, {M, raise_error, 0, B}, {B, returns, RAISED}, {A, returns, -EINTR},
-         {M, unlock}, {C, returns, 0}, {C, unlock});
-    assert_rwlock_is_free();
 }
 
 static void assert_rwlock_is_broken(void)

@@ -33,14 +33,10 @@ static void assert_chan_idle_then_free(void)
 FIXTURE(open_objects, assert_chan_idle_then_free)
 
 STEP(put, weft_chan_try_send(chan, arg))
-STEP(take, weft_chan_try_recv(chan))
 STEP(take_full, weft_chan_try_recv(full))
-STEP(put_empty, weft_chan_try_send(empty, arg))
 STEP(push, weft_queue_push(queue, arg))
 STEP(tell, weft_tell(actors[A].fiber, arg))
 STEP(timers, armed_timers())
-
-/* One clause. */
 
 TEST(a_ready_clause_is_chosen_without_a_switch)
 {
@@ -66,14 +62,6 @@ TEST(a_ready_clause_is_chosen_without_a_switch)
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 
-TEST(a_select_waits_for_a_buffer)
-{
-    play({A, pick, WAITS, CLAUSES(weft_clause_recv(empty))}, {M, put_empty, 0, 7},
-         {A, returns, CHOSE(0, 7)}, {A, pick, WAITS, CLAUSES(weft_clause_send(full, 8))},
-         {M, take_full, 1}, {A, returns, CHOSE(0, 0)}, {M, take_full, 8});
-    ck_assert(!weft_chan_has_receivers(empty) && !weft_chan_has_senders(full));
-}
-
 TEST(a_select_waits_for_the_earliest_time_if_no_other_clause_is_ready)
 {
     weft_fiber alive = spin_suspended();
@@ -95,28 +83,6 @@ typedef struct point {
 } point;
 
 WEFT_CHAN_OF(points, point);
-
-TEST(items_of_any_size_are_sent_and_received)
-{
-    points *ps = points_new(1);
-    point out = {0}, in = {1, 2, 3};
-    weft_clause send = weft_clause_send_from(points_chan(ps), &in);
-    weft_clause recv = weft_clause_recv_into(points_chan(ps), &out);
-    send.value = recv.value = 99;
-    play({M, pick, CHOSE(0, 0), CLAUSES(send)}, {M, pick, CHOSE(0, 0), CLAUSES(recv)});
-    ck_assert_int_eq(out.z, 3);
-    play({A, pick, WAITS, CLAUSES(recv)});
-    ck_assert_int_eq(points_try_send(ps, (point){4, 5, 6}), 0);
-    play({A, returns, CHOSE(0, 0)});
-    ck_assert_int_eq(out.z, 6);
-    points_try_send(ps, (point){0});
-    play({A, pick, WAITS, CLAUSES(send)});
-    ck_assert_int_eq(points_try_recv(ps, &out), 0);
-    play({A, returns, CHOSE(0, 0)});
-    ck_assert_int_eq(points_try_recv(ps, &out), 0);
-    ck_assert_int_eq(out.z, 3);
-    points_free(ps);
-}
 
 /* Several clauses: A waits in a select with one clause of each kind. */
 
@@ -192,57 +158,16 @@ TEST_ROWS(an_interrupted_select_leaves_all_wait_queues, disturbances)
     assert_losers_unchanged(-1);
 }
 
-TEST(values_and_senders_of_losing_clauses_stay_where_they_are)
-{
-    weft_fiber ended = weft_spin(return_arg, as_arg(3));
-    weft_tell(weft_self(), 4);
-    play({A, pick, WAITS, CLAUSES(weft_clause_send(chan, 2))});
-    bool has_won[4] = {false};
-    for (int left = 4; left > 0; left--) {
-        weft_clause c[] = {weft_clause_recv(full), weft_clause_recv(chan), weft_clause_ended(ended),
-                           weft_clause_message()};
-        for (int i = 0; i < 4; i++)
-            if (has_won[i])
-                c[i] = weft_clause_never();
-        int i = weft_select(c, 4);
-        ck_assert(i >= 0 && i < 4 && !has_won[i]);
-        ck_assert_int_eq(c[i].value, i + 1);
-        has_won[i] = true;
-        play({A, returns, has_won[1] ? CHOSE(0, 0) : WAITS});
-        ck_assert_uint_eq(weft_chan_count(full), !has_won[0]);
-        ck_assert_int_eq(weft_mailbox_count(weft_self()), !has_won[3]);
-    }
-    ck_assert_int_eq(weft_await(ended), -ESRCH);
-}
-
 TEST(the_timer_of_a_losing_clause_is_disarmed)
 {
     play({A, pick, WAITS, CLAUSES(weft_clause_time(1000), weft_clause_recv(chan))}, {M, timers, 1},
          {M, put, 0, 1}, {M, timers, 0}, {A, returns, CHOSE(1, 1)});
 }
 
-/* Fibers that end. */
+FIBER_DO(fail_when_scheduled, weft_suspend(), fail_with(arg))
 
-/* P37 */
-TEST(the_clause_of_an_ended_fiber_is_ready)
-{
-    weft_fiber alive = spin_suspended(), dead = weft_spin(return_arg, as_arg(7));
-    let_run();
-    play({M, pick, CHOSE(1, 7), CLAUSES(weft_clause_ended(alive), weft_clause_ended(dead))});
-    ck_assert_int_eq(weft_state_of(alive), WEFT_WAITING);
-    weft_schedule(alive, 8);
-    ck_assert_int_eq(weft_await(alive), 8);
-}
-
-static weft_value fail_when_scheduled(void *arg)
-{
-    weft_suspend();
-    return fail_with(arg);
-}
-
-/* P37 */
 TEST_LOOP(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent, 2)
-{
+{ /* P37 */
     weft_fiber f = spin_waiting(fail_when_scheduled, as_arg(-EIO));
     weft_schedule(f, 0);
     if (_i == 1) {
@@ -253,16 +178,6 @@ TEST_LOOP(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_r
     play({M, pick, CHOSE(1, -EIO), CLAUSES(weft_clause_time(INFINITY), weft_clause_ended(f))});
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
-}
-
-/* P37 */
-TEST(a_fiber_that_is_stopped_ends_too)
-{
-    weft_fiber f = spin_suspended(), g = spin_suspended();
-    play({A, pick, WAITS, CLAUSES(weft_clause_ended(f), weft_clause_ended(g))});
-    weft_stop(g, 9);
-    play({A, returns, CHOSE(1, 9)});
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
 
 TEST(fibers_that_end_in_one_tick_are_reported_once_each)
@@ -290,8 +205,6 @@ TEST(select_and_await_get_the_same_value)
          {C, await_target, WAITS}, {M, finish, 0, 6}, {A, returns, 6}, {B, returns, CHOSE(0, 6)},
          {C, returns, 6});
 }
-
-/* Closed channels. */
 
 TEST(a_clause_of_a_closed_channel_is_ready_at_once)
 {
@@ -329,56 +242,6 @@ TEST_LOOP(closing_or_freeing_a_channel_ends_a_waiting_select, 2)
     ck_assert_int_eq(item, 5);
 }
 
-/* One channel in several clauses. */
-
-TEST(the_same_channel_may_be_in_two_clauses)
-{
-    selection in = {{weft_clause_recv(chan), weft_clause_recv(chan), weft_clause_recv(chan)}, 3};
-    play({A, pick, WAITS, (weft_value)&in}, {M, put, 0, 7},
-         {M, put, -EAGAIN, 8}); /* only one clause receives */
-    let_run();
-    ck_assert_int_eq(in.c[0].value + in.c[1].value + in.c[2].value, 7);
-    play({A, returns, CHOSE(in.c[0].value == 7 ? 0 : in.c[1].value == 7 ? 1 : 2, 7)});
-    play({A, pick, WAITS, CLAUSES(weft_clause_send(chan, 1), weft_clause_send(chan, 2))});
-    weft_value got = weft_chan_try_recv(chan);
-    play({M, take, -EAGAIN}, {A, returns, CHOSE(got - 1, 0)});
-}
-
-TEST(a_send_and_a_receive_of_one_select_do_not_meet)
-{
-    selection both = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
-    play({A, pick, WAITS, (weft_value)&both}, {M, take, 7}, {A, returns, CHOSE(0, 0)});
-    both.c[0].value = 7;
-    play({A, pick, WAITS, (weft_value)&both}, {M, put, 0, 8}, {A, returns, CHOSE(1, 8)});
-    ck_assert_int_eq(both.c[0].value, 7);
-}
-
-/* Cancelled and interrupted selects. */
-
-TEST(a_ready_clause_is_chosen_even_in_a_cancelled_fiber)
-{
-    WEFT_MOVE_ON_AFTER(0) {
-        weft_sleep(1);
-        ck_assert(weft_is_cancelled());
-        selection s = {{weft_clause_recv(chan), weft_clause_recv(full)}, 2};
-        play({M, pick, CHOSE(1, 1), (weft_value)&s}, {M, pick, -ECANCELED, (weft_value)&s},
-             {M, try_pick, -EAGAIN, (weft_value)&s});
-        ck_assert(!weft_chan_has_receivers(full));
-    }
-}
-
-TEST(the_deadline_of_a_scope_ends_a_select)
-{
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        play({M, pick, -ECANCELED, CLAUSES(weft_clause_recv(chan), weft_clause_time(1000))});
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_uint_eq(armed_timers(), 0);
-}
-
-/* Without waiting. */
-
 TEST(try_select_never_waits)
 {
     selection s = {{weft_clause_recv(chan), weft_clause_send(full, 8), weft_clause_never(),
@@ -404,11 +267,7 @@ TEST(clauses_that_are_never_ready_are_ignored)
          {A, returns, CHOSE(1, 7)});
 }
 
-static void *store_id_of_thread(void *arg)
-{
-    *(weft_fiber *)arg = weft_self();
-    return NULL;
-}
+THREAD_DO(store_id_of_thread, *(weft_fiber *)arg = weft_self(), 0)
 
 static weft_value select_parent(void *arg)
 {
@@ -463,22 +322,14 @@ TEST(the_error_message_names_the_invalid_clause)
     ck_assert_error(-EINVAL, "weft_select: clause 1: seconds is negative or NaN");
 }
 
-/* P80 */
 TEST_PROGRAM_PRINTS(a_select_that_no_event_can_end_is_reported, 0, "a select")
-{
+{ /* P80 */
     weft_clause c[] = {weft_clause_recv(chan), weft_clause_send(chan, 1), weft_clause_message(),
                        weft_clause_time(INFINITY)};
     int rc = weft_select(c, 4);
     bool has_left = !weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan);
     free_objects();
     return rc == -EDEADLK && has_left ? 0 : 1;
-}
-
-static weft_value exit_later(void *arg)
-{
-    weft_sleep(0);
-    exit_here(3);
-    return 0;
 }
 
 /* Give the kernel time to complete an operation after the selecting fiber has ended. */
@@ -496,7 +347,7 @@ TEST_PROGRAM(the_process_may_end_while_main_selects, 3, "")
     int fd[2];
     weft_pipe(fd);
     weft_spin(sleep_then_shield, NULL);
-    weft_spin(exit_later, NULL);
+    weft_spin(snooze_and_exit, as_arg(3));
     pick(CLAUSES(weft_clause_fd(fd[0], POLLIN), weft_clause_message(), weft_clause_time(1000)));
     return 1;
 }

@@ -1,5 +1,4 @@
 /* Select among descriptors, alone and together with clauses on fibers and channels. */
-#include "support/random.h"
 #include "support/suite.h"
 #include "sync/select_steps.h"
 
@@ -253,16 +252,6 @@ TEST(all_selects_on_a_descriptor_wake_when_it_is_ready)
         play({i, returns, CHOSE(1, POLLIN)});
 }
 
-TEST(a_time_clause_wins_if_no_descriptor_is_ready)
-{
-    for (int i = 0; i < 5; i++) {
-        double begin = weft_now();
-        play({M, pick, CHOSE(1, 0), CLAUSES(readable(p[0]), weft_clause_time(0.001))},
-             {M, pending, 0});
-        ck_assert_slept(begin, 0.001);
-    }
-}
-
 TEST(try_select_leaves_no_operation_behind)
 {
     int idle[2]; /* a pipe of the kernel on every backend */
@@ -274,8 +263,6 @@ TEST(try_select_leaves_no_operation_behind)
     ck_assert_uint_eq(stats().switches, switches);
     close_fd_pair(idle);
 }
-
-/* Cancelled and interrupted selects. */
 
 static const struct {
     step_call *call;
@@ -321,91 +308,10 @@ TEST(a_descriptor_may_be_closed_while_the_kernel_releases_its_operation)
     }
 }
 
-/* Other fibers. */
-
 TEST(a_descriptor_that_is_always_ready_starves_no_fiber)
 {
     int count = 0;
     weft_spin(increment_int, &count);
     while (count == 0)
         play({M, pick, CHOSE(0, POLLOUT), CLAUSES(writable(p[1]))});
-}
-
-/* A storm: fibers select on pipes and channels while main writes, sends and cancels. */
-
-enum { STORM_FIBERS = 100, STORM_PIPES = 5, STORM_ROUNDS = 3000 };
-
-static struct {
-    int pipes[STORM_PIPES][2];
-    weft_chan *chans[STORM_PIPES];
-    int received, selected;
-} storm;
-
-static weft_value select_until_cancelled(void *arg)
-{
-    for (;;) {
-        weft_clause c[CLAUSES_MAX];
-        size_t n = 1 + random_below(CLAUSES_MAX);
-        for (size_t i = 0; i < n; i++) {
-            unsigned k = random_below(STORM_PIPES);
-            c[i] = random_below(2) ? readable(storm.pipes[k][0]) : weft_clause_recv(storm.chans[k]);
-        }
-        int i = weft_select(c, n);
-        if (i == -ECANCELED)
-            return i;
-        if (i == -EINTR)
-            continue;
-        ck_assert(i >= 0 && c[i].value >= 0);
-        storm.selected++;
-        if (c[i].kind == WEFT_CLAUSE_RECV)
-            storm.received++;
-        else
-            ck_assert_int_eq(c[i].value & ~(POLLIN | POLLHUP), 0);
-        if (weft_snooze() < 0)
-            return -ECANCELED;
-    }
-}
-
-TEST(in_a_storm_no_value_is_lost_and_no_operation_is_left)
-{
-    static weft_fiber f[STORM_FIBERS];
-    for (int i = 0; i < STORM_PIPES; i++) {
-        ck_assert_int_eq(weft_pipe(storm.pipes[i]), 0);
-        storm.chans[i] = weft_chan_new(0);
-    }
-    for (int i = 0; i < STORM_FIBERS; i++)
-        f[i] = weft_spin(select_until_cancelled, NULL);
-    int sent = 0;
-    for (int round = 0; round < STORM_ROUNDS; round++) {
-        unsigned k = random_below(STORM_PIPES), i = random_below(STORM_FIBERS);
-        switch (random_below(6)) {
-        case 0:
-            write_x(storm.pipes[k][1]);
-            break;
-        case 1:
-            drain(storm.pipes[k][0]);
-            break;
-        case 2:
-            weft_interrupt(f[i], -EINTR);
-            break;
-        case 3:
-            cancel_and_await(f[i]);
-            f[i] = weft_spin(select_until_cancelled, NULL);
-            break;
-        case 4:
-            weft_sleep(0);
-            break;
-        default:
-            sent += weft_chan_try_send(storm.chans[k], 1) == 0;
-        }
-    }
-    for (int i = 0; i < STORM_FIBERS; i++)
-        ck_assert_int_eq(cancel_and_await(f[i]), -ECANCELED);
-    ck_assert_int_gt(sent, 0);
-    ck_assert_int_eq(storm.received, sent);
-    ck_assert_int_gt(storm.selected, sent);
-    for (int i = 0; i < STORM_PIPES; i++) {
-        close_fd_pair(storm.pipes[i]);
-        weft_chan_free(storm.chans[i]);
-    }
 }

@@ -35,13 +35,6 @@ static weft_value recv_either(void *arg)
     return encode_choice(weft_select(c, 2), c);
 }
 
-static weft_value send_either(void *arg)
-{
-    weft_clause c[] = {weft_clause_send(local, (weft_value)arg),
-                       weft_clause_send(shared, (weft_value)arg)};
-    return encode_choice(weft_select(c, 2), c);
-}
-
 /* Run fn, which selects on the new local channel, in a fiber of this thread. */
 static weft_value select_with_local(void *fn)
 {
@@ -52,27 +45,6 @@ static weft_value select_with_local(void *fn)
     ck_assert(!weft_chan_has_receivers(local) && !weft_chan_has_senders(local));
     weft_chan_free(local);
     return value;
-}
-
-TEST(a_select_is_woken_by_another_thread_on_either_side)
-{
-    for (size_t cap = 0; cap < 2; cap++) {
-        open_channels(cap);
-        weft_cord other = start_cord(select_with_local, (void *)recv_either);
-        wait_for_stage(1);
-        ck_assert_int_eq(weft_chan_send(shared, 5), 0);
-        ck_assert_int_eq(weft_cord_join(other), 1005);
-        reach_stage(0);
-        if (cap > 0)
-            ck_assert_int_eq(weft_chan_send(shared, 6), 0);
-        other = start_cord(select_with_local, (void *)send_either);
-        wait_for_stage(1);
-        if (cap > 0)
-            ck_assert_int_eq(weft_chan_recv(shared), 6);
-        ck_assert_int_eq(weft_chan_recv(shared), 7);
-        ck_assert_int_eq(weft_cord_join(other), 1000);
-        assert_idle_then_free();
-    }
 }
 
 TEST_LOOP(closing_or_freeing_a_channel_ends_selects_in_other_threads, 2)
@@ -128,11 +100,7 @@ static weft_value select_twice(void *arg)
     return 0;
 }
 
-static void *set_event(void *arg)
-{
-    ck_assert_int_eq(weft_event_set(&event), 0);
-    return arg;
-}
+THREAD_DO(set_event, ck_assert_int_eq(weft_event_set(&event), 0), arg)
 
 /* Cancel the second select while the message of a thread is in flight. No interrupt is left. */
 static void cancel_second_select(void)
@@ -267,20 +235,6 @@ TEST(a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread)
     assert_idle_then_free();
 }
 
-static weft_value select_briefly(void *arg)
-{
-    weft_clause c[] = {weft_clause_recv(shared), weft_clause_time(1e-4)};
-    return encode_choice(weft_select(c, 2), c);
-}
-
-TEST(a_select_that_times_out_leaves_the_wait_queue_of_the_channel)
-{
-    open_channels(0);
-    ck_assert_int_eq(weft_cord_join(start_cord(select_briefly, NULL)), 1000);
-    ck_assert_int_eq(weft_chan_try_send(shared, 1), -EAGAIN);
-    assert_idle_then_free();
-}
-
 /* The most nested epoll instances. Another epoll instance does not accept the outermost. */
 #define EPOLLS 5
 
@@ -302,9 +256,7 @@ static weft_value select_on_nested_epolls(void *arg)
                        weft_clause_fd(*(int *)arg, POLLIN)};
     ck_assert_int_eq(weft_select(c, 3), 2);
     ck_assert_int_eq(c[2].value, -ELOOP);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(weft_self(), &info), 0);
-    ck_assert_str_eq(info.waits_for, "");
+    ck_assert_str_eq(info_of(weft_self()).waits_for, "");
     return weft_snooze();
 }
 
@@ -323,46 +275,19 @@ TEST(a_select_whose_descriptor_fails_after_the_check_leaves_no_wait)
     assert_idle_then_free();
 }
 
-/* A fiber ends the process while the main fiber selects, woken or not. */
-static weft_chan *other_shared;
-static bool is_woken;
-
-static weft_value end_process(void *arg)
-{
-    reach_stage(1);
-    wait_for_stage(2);
-    exit_here(3);
-    return 0;
-}
-
-static weft_value wake_then_check(void *arg)
-{
-    wait_for_stage(1);
-    if (is_woken && weft_chan_try_send(shared, 1) != 0)
-        _exit(4);
-    reach_stage(2);
-    weft_suspend(); /* cancelled when the process ends */
-    while (weft_chan_has_receivers(other_shared))
-        sched_yield();
-    return 0;
-}
-
 static int end_while_selecting(void)
 {
     open_channels(0);
-    other_shared = weft_chan_new_shared(0);
-    start_cord(wake_then_check, NULL);
-    weft_spin(end_process, NULL);
-    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(other_shared)};
+    weft_chan *last = weft_chan_new_shared(0);
+    start_end_of_process(shared, last);
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(last)};
     weft_select(c, 2);
     return 1;
 }
 
 TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter)
 {
-    ck_assert_quiet(run_apart(end_while_selecting), 3);
-    is_woken = true;
-    ck_assert_quiet(run_apart(end_while_selecting), 3);
+    assert_ends_woken_or_not(end_while_selecting);
 }
 
 /* Traffic: fibers of all threads select at random on all channels, in both directions. */

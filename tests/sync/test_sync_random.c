@@ -24,8 +24,6 @@ static void run_ops_while_holding(actor *me)
             pause_randomly(me);
 }
 
-/* Actions of actors on each other. */
-
 static void interrupt_actor(actor *to)
 {
     bool was_waiting = weft_state_of(to->id) == WEFT_WAITING;
@@ -171,7 +169,6 @@ static weft_value run_actor(void *arg)
 /* Check everything. No actor is runnable. */
 static void check_all(void *arg)
 {
-    (void)arg;
     count_event(IDLE_CHECK);
     for (size_t i = 0; i < ACTORS; i++) {
         const actor *a = &actors[i];
@@ -190,8 +187,6 @@ static void check_all(void *arg)
         check_queue(&queues[i]);
     check_pool();
 }
-
-/* The program. */
 
 static void open_all(void)
 {
@@ -243,7 +238,6 @@ static void interrupt_some(void)
 
 static void run_sync(int variant)
 {
-    (void)variant;
     open_all();
     for (size_t i = 0; i < ACTORS; i++) {
         actors[i].ops_left = OPS;
@@ -265,16 +259,13 @@ static void run_sync(int variant)
     REQUIRE(run_report->steps >= ACTORS * OPS / 2);
 }
 
-/* P54-P57, P51, P52, T40-T42, T58-T75 */
+/* P54-P57, P51, P52, T40-T42, T57-T75 */
 static const property properties[] = {
-    {"no_signal_token_or_message_is_lost", run_sync, .seeds = 3, .sim_seeds = 12,
+    {"no_signal_token_or_message_is_lost", run_sync, .seeds = 6, .sim_seeds = 24,
      .least = {[COMPLETED] = ACTORS / 2,
                [COMPLETED_LATE] = 10,
                [CALL_FAILED] = ACTORS / 2,
                [IDLE_CHECK] = 10}},
 };
 
-int main(void)
-{
-    return run_properties("sync_random", properties, COUNT_OF(properties), NULL, 0);
-}
+PROPERTIES(properties)

@@ -98,12 +98,10 @@ static void close_tls(tls_ends *s)
     weft_error_clear();
 }
 
-static bool configure_tls(void)
+SCENARIO(configure_tls)
 {
     const weft_tls_identity other = identity_of(identity);
     tls_ends s;
-    if (!become_a_cord())
-        return false;
     bool is_done = open_tls(&s);
     if (is_done) {
         is_done = REQUIRE_OR_FAULT(weft_tls_add(s.server_tls, &other));
@@ -120,11 +118,9 @@ TEST(a_configuration_is_loaded_or_fails_with_an_error)
     free_certs();
 }
 
-static bool exchange_twice(void)
+SCENARIO(exchange_twice)
 {
     tls_ends s;
-    if (!become_a_cord())
-        return false;
     bool is_done;
     WITHOUT_FAULTS(is_done = open_tls(&s));
     is_done &= connect_and_exchange(&s);
@@ -140,18 +136,13 @@ TEST(connections_succeed_or_fail_with_an_error)
     free_certs();
 }
 
-static bool create_self_signed(void)
+TEST_FAULTS(a_certificate_is_created_or_the_call_fails)
 {
     char *cert, *key;
-    if (!become_a_cord())
-        return false;
     bool is_done = REQUIRE_OR_FAULT(weft_tls_self_signed("localhost", 2, &cert, &key));
     if (is_done) {
         free(cert);
         free(key);
     }
-    weft_error_clear();
     return is_done;
 }
-
-FAULT_TEST(a_certificate_is_created_or_the_call_fails, create_self_signed, 1)

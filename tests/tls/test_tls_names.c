@@ -301,8 +301,7 @@ static void assert_resumed_after_new(void)
 
 TEST_LOOP(a_client_resumes_sessions, 2)
 {
-    int version = 12 + _i;
-    renew_pair(&(weft_tls_options){.version_max = version}, NULL);
+    renew_pair(&(weft_tls_options){.version_max = 12 + _i}, NULL);
     assert_resumed_after_new();
     for (int k = 0; k < 4; k++)
         ck_assert(is_resumed());

@@ -183,9 +183,9 @@ static void fetch_page(weft_tls *tls, const char *address, int version, bool is_
 TEST_LOOP(a_weft_client_fetches_from_s_server_and_resumes, 2)
 {
     int version = 12 + _i;
-    char address[32], cert[64], key[64];
-    snprintf(cert, sizeof cert, "%s/cert", peer_folder);
-    snprintf(key, sizeof key, "%s/key", peer_folder);
+    char address[32];
+    char *cert = format("%s/cert", peer_folder);
+    char *key = format("%s/key", peer_folder);
     char *flag = version == 12 ? "-tls1_2" : "-tls1_3";
     weft_process p = spawn_server(ARGV("openssl", "s_server", "-accept", "127.0.0.1:0", flag,
                                        "-cert", cert, "-key", key, "-www", "-max_send_frag", "512"),
@@ -224,8 +224,7 @@ TEST(a_hundred_connections_are_open_at_once)
     weft_latch_add(&connecting, CLIENTS);
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = weft_spin(connect_and_wait, NULL);
-    for (int i = 0; i < CLIENTS; i++)
-        ck_assert_int_eq(weft_await(clients[i]), 0);
+    await_each_as(clients, CLIENTS, 0);
     while (served < CLIENTS)
         weft_snooze();
     weft_tls_free(clients_tls);

@@ -195,10 +195,8 @@ TEST(a_peer_that_requests_key_updates_without_reading_blocks)
     raw r = {0};
     connect_raw(&o, &r, (weft_tls_options){0}, 13);
     weft_fiber reader = weft_spin(read_line, &o.stream),
-               writer = weft_spin(request_keys_repeatedly, &r);
-    let_run();
+               writer = spin_waiting(request_keys_repeatedly, &r);
     ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(writer), WEFT_WAITING);
     weft_fiber discarder = weft_spin(read_and_discard, &r.fd);
     ck_assert_int_eq(weft_await(reader), 0);
     ck_assert_int_eq(weft_await(writer), 0);
@@ -264,9 +262,7 @@ TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
         char *data;
         ck_assert_int_gt(BIO_get_mem_data(r.out, &data), 700);
         send_raw(&r, 600); /* the first record, and a part of the next */
-        weft_fiber reader = weft_spin(k == 0 ? read_line : read_until_cancelled, &o.stream);
-        let_run();
-        ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
+        weft_fiber reader = spin_waiting(k == 0 ? read_line : read_until_cancelled, &o.stream);
         if (k == 1) {
             weft_cancel(reader);
             (void)weft_await(reader);

@@ -37,8 +37,8 @@ static const writers_transport transports[3] = {{open_tls_over_pair, free_tls, f
                                                 {open_tls_over_tcp, free_tls, true}};
 
 /*
- * A wait for the lock of the output. A fiber of the test holds the lock, as a reader that replies to
- * key updates does.
+ * A wait for the lock of the output. A fiber of the test holds the lock, as a reader that replies
+ * to key updates does.
  */
 
 static weft_mutex *out_lock_of(weft_stream *s)

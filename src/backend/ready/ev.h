@@ -11,6 +11,7 @@ typedef struct weft__ev_backend {
     weft__backend base;
     weft__ready ready;
     struct ev_loop *loop;
+    bool has_leaked_loop; /* a loop has lost its descriptors, see ev_loop.c */
     ev_timer timeout;     /* active while a poll with a timeout waits */
     ev_io wake;
     weft__wake_fd wake_fd;

@@ -56,6 +56,7 @@ static _Atomic(leaked_loop *) leaked_loops;
 
 static void leak_loop(weft__ev_backend *b)
 {
+    b->has_leaked_loop = true;
     leaked_loop *leaked = malloc(sizeof *leaked);
     if (leaked == NULL)
         return;
@@ -80,7 +81,13 @@ int weft__ev_loop_open(weft__ev_backend *b, unsigned method)
     if (method != 0 && !(ev_supported_backends() & method))
         return -ENOSYS;
     const int flags = EFD_CLOEXEC | EFD_NONBLOCK;
-    int rc = weft__wake_fd_open(&b->wake_fd, flags);
+    /*
+     * libev opens its own descriptor at the lowest free number. A program that closes this number
+     * usually closes the numbers beside it. So open the eventfd beside it, because the backend
+     * notices only the loss of the eventfd.
+     */
+    int rc = b->has_leaked_loop ? weft__wake_fd_open(&b->wake_fd, flags)
+                                : weft__wake_fd_open_low(&b->wake_fd, flags);
     if (rc < 0)
         return rc;
     int wake_fd = atomic_load(&b->wake_fd.fd);

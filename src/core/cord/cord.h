@@ -354,9 +354,9 @@ static inline int weft__fiber_lookup_living(weft_fiber id, weft__cord **cord, we
 }
 
 /*
- * Open a backend for the cord. name is NULL, empty, or the backend of the parent process. If name is
- * NULL, use the backend of weft_cord_options, else WEFT_BACKEND, else the default. If name is empty,
- * use the best backend that can be opened. If no backend can be opened, use no_backend.
+ * Open a backend for the cord. name is NULL, empty, or the backend of the parent process. If name
+ * is NULL, use the backend of weft_cord_options, else WEFT_BACKEND, else the default. If name is
+ * empty, use the best backend that can be opened. If no backend can be opened, use no_backend.
  */
 void weft__cord_open_backend(weft__cord *c, const char *name);
 

@@ -10,6 +10,15 @@
 
 #define FRAMES_SHOWN 32
 
+/* Return the fiber that must end the wait of f. 0: not known. */
+static weft_fiber awaited_fiber(const weft__fiber *f)
+{
+    const weft__wait_kind *kind = f->waits_in;
+    if (kind->holder != NULL)
+        return kind->holder(f);
+    return kind->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0;
+}
+
 void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
 {
     bool waits = f->waits_in != NULL;
@@ -20,8 +29,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .fn = f->fn,
         .state = weft__fiber_state(c, f),
         .waits_for = waits ? f->waits_in->name : "",
-        .waits_for_fiber =
-            waits && f->waits_in->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0,
+        .waits_for_fiber = waits ? awaited_fiber(f) : 0,
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
         .cpu_s = (double)(f->phase == WEFT__ENDED ? f->spent_ns : f->live->cpu_ns) / 1e9,

@@ -13,7 +13,7 @@
  * The message has less than WEFT__LOG_TEXT_BYTES_MAX bytes (base/log.h). The caller must not hold a
  * lock.
  */
-void weft__diag(int level, const char *format, ...) WEFT_PRINTF(2, 3);
+FOR_POSIX void weft__diag(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /*
  * Print the tree of fibers. The first line begins with prefix. Return 0, or the error of the first

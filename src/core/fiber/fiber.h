@@ -64,6 +64,8 @@ typedef struct weft__wait_kind {
      * NULL, the fiber is in at most one wait queue, with its own waiter.
      */
     bool (*forget)(weft__fiber *f);
+    /* Return the fiber that must end the wait. 0: not known. NULL: see is_for_fiber. */
+    weft_fiber (*holder)(const weft__fiber *f);
 } weft__wait_kind;
 
 /*

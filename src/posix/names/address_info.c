@@ -1,6 +1,6 @@
 /*
- * Hooks of getaddrinfo and getnameinfo. The function of libc runs in a worker thread, with copies of
- * the arguments, because a cancelled call leaves the worker running.
+ * Hooks of getaddrinfo and getnameinfo. The function of libc runs in a worker thread, with copies
+ * of the arguments, because a cancelled call leaves the worker running.
  */
 #include "posix/hook.h"
 #include "posix/names/lookup.h"

@@ -1,7 +1,7 @@
 /*
- * Hooks of gethostbyname and gethostbyaddr, and of their forms with a buffer. All run the form with a
- * buffer of libc in a worker thread. The results of the forms without a buffer belong to the fiber,
- * until its next such call or its end.
+ * Hooks of gethostbyname and gethostbyaddr, and of their forms with a buffer. All run the form with
+ * a buffer of libc in a worker thread. The results of the forms without a buffer belong to the
+ * fiber, until its next such call or its end.
  */
 #include "posix/hook.h"
 #include "posix/names/lookup.h"

@@ -1,10 +1,10 @@
 /*
  * Waits for changes of child processes, see child_wait.h.
  *
- * The wait for the end of one child uses a pidfd. All other waits need a thread in waitid(2), because
- * the kernel has no descriptor for them. A fiber that stops waiting cannot stop this thread. So
- * fibers share the threads: one thread waits for each set of children, until one of them changes.
- * The thread leaves the status to the fibers (WNOWAIT).
+ * The wait for the end of one child uses a pidfd. All other waits need a thread in waitid(2),
+ * because the kernel has no descriptor for them. A fiber that stops waiting cannot stop this
+ * thread. So fibers share the threads: one thread waits for each set of children, until one of them
+ * changes. The thread leaves the status to the fibers (WNOWAIT).
  */
 #include "posix/process/child_wait.h"
 
@@ -79,7 +79,8 @@ static weft_value watch_run(void *arg)
 {
     watch *w = arg;
     siginfo_t info;
-    while (REAL(waitid)(w->children.type, w->children.id, &info, w->children.events | WNOWAIT) < 0 &&
+    while (REAL(waitid)(w->children.type, w->children.id, &info, w->children.events | WNOWAIT) <
+               0 &&
            errno == EINTR)
         continue;
     watches_enter();
@@ -137,8 +138,8 @@ static int wait_by_thread(const weft__child_wait *c)
 }
 
 /*
- * A traced child may have ended before its status is available. The pidfd is then readable. So use a
- * pidfd only once.
+ * A traced child may have ended before its status is available. The pidfd is then readable. So use
+ * a pidfd only once.
  */
 static int wait_by_pidfd(weft__child_wait *c, int pidfd)
 {

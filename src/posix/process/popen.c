@@ -75,7 +75,7 @@ static bool mode_parse(popen_mode *mode, const char *text)
  */
 static int start_command(pid_t *pid, const char *command, int end, int number)
 {
-    char *argv[] = {(char *)(uintptr_t)"sh", (char *)(uintptr_t)"-c", (char *)(uintptr_t)"--",
+    char *argv[] = {(char *)(uintptr_t) "sh", (char *)(uintptr_t) "-c", (char *)(uintptr_t) "--",
                     (char *)(uintptr_t)command, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -105,7 +105,7 @@ static bool stream_open(command_stream *s, const char *command, const popen_mode
     int error = s->file != NULL ? start_command(&s->pid, command, child_end, number) : errno;
     weft_close(child_end);
     if (error != 0 && s->file != NULL)
-        fclose(s->file);
+        REAL(fclose)(s->file);
     else if (error != 0)
         weft_close(s->fd);
     else if (!mode->is_cloexec)
@@ -151,7 +151,7 @@ HOOK_DEFINE(int, pclose, (FILE * file))
         return REAL(pclose)(file);
     pid_t pid = s->pid;
     int status;
-    fclose(s->file);
+    REAL(fclose)(s->file);
     free(s);
     if (!weft__hook_is_on())
         return await_in_place(pid, &status) == pid ? status : -1;

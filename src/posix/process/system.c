@@ -1,7 +1,7 @@
 /*
- * Hook of system. The shell starts as in libc: the process ignores SIGINT and SIGQUIT, and the thread
- * blocks SIGCHLD, until the command ends. A worker thread could not run the function of libc, because
- * the shell would inherit the signal mask of the worker, which blocks all signals.
+ * Hook of system. The shell starts as in libc: the process ignores SIGINT and SIGQUIT, and the
+ * thread blocks SIGCHLD, until the command ends. A worker thread could not run the function of
+ * libc, because the shell would inherit the signal mask of the worker, which blocks all signals.
  */
 #include "posix/hook.h"
 #include "posix/process/child_wait.h"
@@ -70,7 +70,7 @@ static void unblock_child(void)
 /* Start the shell. Returns 0 or an error number. */
 static int start_shell(pid_t *pid, const char *command, const sigset_t *mask)
 {
-    char *argv[] = {(char *)(uintptr_t)"sh", (char *)(uintptr_t)"-c", (char *)(uintptr_t)"--",
+    char *argv[] = {(char *)(uintptr_t) "sh", (char *)(uintptr_t) "-c", (char *)(uintptr_t) "--",
                     (char *)(uintptr_t)command, NULL};
     posix_spawnattr_t attributes;
     sigset_t defaults;

@@ -1,7 +1,7 @@
 /* Hooks of waits for child processes. The hook of wait(2) is in wait_any.c. */
+#include "posix/wait.h"
 #include "posix/hook.h"
 #include "posix/process/child_wait.h"
-#include "posix/wait.h"
 
 #include <string.h>
 

@@ -5,10 +5,7 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #if __has_include(<valgrind/valgrind.h>)
 #include <valgrind/valgrind.h>
@@ -20,6 +17,8 @@
 #else
 #define HAS_OWN_MALLOC RUNNING_ON_VALGRIND
 #endif
+
+FIXTURE(open_backend, close_backend)
 
 #define WAIT_NS 3000000
 

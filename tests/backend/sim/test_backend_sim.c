@@ -5,7 +5,8 @@
 #include "backend/backend_harness.h"
 
 #include <fcntl.h>
-#include <unistd.h>
+
+FIXTURE(open_backend, close_backend)
 
 __attribute__((constructor)) static void clear_seed(void)
 {

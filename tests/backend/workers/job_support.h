@@ -6,12 +6,10 @@
 #define TESTS_BACKEND_WORKERS_JOB_SUPPORT_H
 
 #include "support/suite.h"
-#include "support/support.h"
 
 #include "arch/sanitizers.h"
 #include "backend/backend.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 
 #define MAX WEFT__FILES_WORKERS_MAX
@@ -62,11 +60,7 @@ static inline void close_fake(void)
     fake_backend_close(fake);
 }
 
-__attribute__((constructor)) static void set_fake_fixture(void)
-{
-    own_suite.set_up = open_fake;
-    own_suite.tear_down = close_fake;
-}
+FIXTURE(open_fake, close_fake)
 
 /* A call that posts begun, then waits for may_end. */
 typedef struct test_job {

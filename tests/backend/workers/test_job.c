@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 
 TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
 {

@@ -47,12 +47,7 @@ static inline void *shared_memory(size_t bytes)
     return memory;
 }
 
-static inline weft_value snooze_and_increment(void *arg)
-{
-    weft_snooze();
-    ++*(int *)arg;
-    return 0;
-}
+FIBER_DO(snooze_and_increment, weft_snooze(), ++*(int *)arg, 0)
 
 /* Require that fibers, timers and pipes work in this process. */
 static inline void require_runtime_works(void)

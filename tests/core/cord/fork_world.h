@@ -38,12 +38,7 @@ static weft_value count_child_run(weft_value rc)
     return rc;
 }
 
-static weft_value wait_for_read(void *arg)
-{
-    char byte;
-    return count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO);
-}
-
+FIBER_DO(wait_for_read, char byte, count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO))
 FIBER(wait_for_sleep, count_child_run(weft_sleep(0.02)))
 
 static weft_value lock_and_unlock(weft_mutex *mutex)
@@ -54,7 +49,6 @@ static weft_value lock_and_unlock(weft_mutex *mutex)
 
 FIBER(wait_for_mutex, lock_and_unlock(&w.held))
 FIBER(wait_for_owned_mutex, lock_and_unlock(&w.wanted))
-
 FIBER(wait_for_cond, count_child_run(weft_cond_wait(&w.cond, NULL)))
 
 static weft_value unlock_and_count(int rc)
@@ -64,7 +58,6 @@ static weft_value unlock_and_count(int rc)
 
 FIBER(wait_for_read_lock, unlock_and_count(weft_rwlock_read(&w.lock)))
 FIBER(wait_for_write_lock, unlock_and_count(weft_rwlock_write(&w.lock)))
-
 FIBER(wait_for_sem, count_child_run(weft_sem_wait(&w.sem)))
 FIBER(wait_for_world_event, count_child_run(weft_event_wait(&w.event)))
 FIBER(wait_for_latch, count_child_run(weft_latch_wait(&w.latch)))

@@ -27,8 +27,6 @@ static void drain_server(void)
         ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(i)), i);
 }
 
-/* Remote spawns. */
-
 static weft_value tell_self_and_parent(void *arg)
 {
     weft_tell(arg_id(arg), (weft_value)weft_self());
@@ -57,14 +55,6 @@ static weft_value tell_sum(void *arg)
     for (int i = 0; i < 3; i++)
         sum += weft_receive();
     return weft_tell(arg_id(arg), sum);
-}
-
-TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
-{
-    weft_fiber fiber = weft_cord_spin(server, tell_sum, id_arg(weft_self()));
-    for (int i = 1; i <= 3; i++)
-        ck_assert_int_eq(weft_tell(fiber, i), 0);
-    ck_assert_int_eq(weft_receive(), 6);
 }
 
 TEST(a_remote_spin_does_not_switch)
@@ -151,11 +141,7 @@ TEST(a_thread_without_fibers_may_spin_and_tell)
     ck_assert_ptr_null(join_thread(thread));
 }
 
-static weft_value fail_in_child(void *arg)
-{
-    weft_spin(fail_with, arg);
-    return weft_sleep(INFINITY);
-}
+FIBER_DO(fail_in_child, weft_spin(fail_with, arg), weft_sleep(INFINITY))
 
 TEST(a_call_returns_the_error_of_the_fiber_or_its_child_and_the_cord_continues)
 {
@@ -180,25 +166,6 @@ TEST(a_cord_that_ends_replies_to_its_calls)
     ck_assert_int_eq(weft_cord_join(server), -ECANCELED);
     ck_assert_int_eq(weft_cord_call(server, return_arg, NULL), -ESRCH);
     ck_assert_any_error(-ESRCH);
-}
-
-FIBER(call_return, weft_cord_call(server, return_arg, arg))
-
-TEST(all_calls_to_an_ending_cord_return)
-{
-    for (int round = 0; round < 20; round++) {
-        weft_fiber callers[20];
-        for (int i = 0; i < 20; i++)
-            callers[i] = weft_spin(call_return, as_arg(i));
-        weft_snooze();
-        weft_cord_cancel(server);
-        for (int i = 0; i < 20; i++) {
-            weft_value rc = weft_await(callers[i]);
-            ck_assert(rc == i || rc == -ESRCH);
-        }
-        end_server();
-        start_server();
-    }
 }
 
 static atomic_bool has_ended;
@@ -227,12 +194,7 @@ TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
     ck_assert(atomic_load(&has_ended));
 }
 
-static weft_value ignore_cancel(void *arg)
-{
-    weft_tell(arg_id(arg), 1);
-    weft_sleep(INFINITY);
-    return 6;
-}
+FIBER_DO(ignore_cancel, weft_tell(arg_id(arg), 1), weft_sleep(INFINITY), 6)
 
 static weft_value call_ignoring(void *arg)
 {
@@ -243,30 +205,14 @@ static weft_value call_ignoring(void *arg)
 
 TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
 {
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc)
-        ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_times_out(0.001,
+                        ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED));
     weft_fiber caller = weft_spin(call_ignoring, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     weft_raise(caller, -EPROTO,
                "discarded"); /* cancels the called fiber, which returns 6 nevertheless */
     ck_assert_int_eq(cancel_and_await(caller), -ECANCELED);
 }
-
-/* While a reply is in flight, all cords wait for each other. This is not a deadlock. */
-TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
-{
-    for (int i = 0; i < 50; i++) {
-        int rc;
-        WEFT_CANCEL_AFTER(0.0005, rc)
-            ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
-        ck_assert_int_eq(rc, -ETIMEDOUT);
-    }
-    drain_server();
-}
-
-/* Calls that the caller may leave. */
 
 static sem_t may_continue;
 static atomic_int drops;
@@ -278,17 +224,8 @@ static void drop(void *arg)
     weft_tell(weft_main(), 99);
 }
 
-static weft_value sum_of_copy(void *arg)
-{
-    const int *numbers = arg;
-    return numbers[0] + numbers[1];
-}
-
-static weft_value block_thread(void *arg)
-{
-    sem_wait(&may_continue);
-    return *(int *)arg;
-}
+FIBER_DO(sum_of_copy, const int *numbers = arg, numbers[0] + numbers[1])
+FIBER_DO(block_thread, sem_wait(&may_continue), *(int *)arg)
 
 TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
 {
@@ -314,22 +251,6 @@ TEST(a_completed_call_does_not_drop_its_argument_and_may_copy_it)
     o = (weft_call_options){.arg_bytes = sizeof numbers, .name = "sum"};
     ck_assert_int_eq(weft_cord_call_with(server, sum_of_copy, numbers, &o), 7);
     ck_assert_int_eq(drops, 0);
-}
-
-static weft_value end_with_reply_in_flight(void *arg)
-{
-    WEFT_MOVE_ON_AFTER(0)
-        weft_cord_call_with(server, return_arg, arg, &(weft_call_options){.drop = free});
-    weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
-    weft_receive();
-    weft_cancel(caller);
-    return 0; /* the cord ends while a reply is in flight */
-}
-
-TEST(a_cord_may_end_with_replies_in_flight_to_it)
-{
-    for (int i = 0; i < 20; i++)
-        ck_assert_int_eq(weft_cord_join(start_cord(end_with_reply_in_flight, NULL)), 0);
 }
 
 static weft_cord home;

@@ -23,13 +23,7 @@ TEST(a_call_to_a_fiber_that_calls_pthread_exit_returns)
 }
 #endif
 
-static weft_value exit_with_arg(void *arg)
-{
-    exit_here((int)(weft_value)arg);
-    return 0;
-}
-
-FIBER(call_exit, weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3)))
+FIBER(call_exit, weft_cord_call(arg_id(arg), exit_with, as_arg(3)))
 
 /*
  * The join of a cord in which a call ends the process must not return. Otherwise main would return
@@ -42,17 +36,8 @@ TEST_PROGRAM(a_called_fiber_may_end_the_process, 3, "")
     return 4;
 }
 
-static weft_value exit_after_message(void *arg)
-{
-    weft_receive();
-    return exit_with_arg(arg);
-}
-
-static weft_value tell_and_join(void *arg)
-{
-    weft_tell(arg_id(arg), 1);
-    return weft_cord_join(arg_id(arg));
-}
+FIBER_DO(exit_after_message, weft_receive(), exit_with(arg))
+FIBER_DO(tell_and_join, weft_tell(arg_id(arg), 1), weft_cord_join(arg_id(arg)))
 
 TEST_PROGRAM(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit, 3, "")
 {
@@ -68,11 +53,7 @@ static void call_until_refused(void *arg)
             continue;
 }
 
-static weft_value call_at_end(void *arg)
-{
-    weft_defer(call_until_refused, arg);
-    return announce_and_wait(arg);
-}
+FIBER_DO(call_at_end, weft_defer(call_until_refused, arg), announce_and_wait(arg))
 
 TEST_PROGRAM(calls_to_a_main_thread_that_has_returned_are_refused, 0, "")
 {
@@ -83,16 +64,8 @@ TEST_PROGRAM(calls_to_a_main_thread_that_has_returned_are_refused, 0, "")
     return 0;
 }
 
-static void start_sleeping_cord(void *arg)
-{
-    ck_assert_uint_ne(weft_cord_start(sleep_forever, arg, NULL), 0);
-}
-
-static weft_value start_cord_at_end(void *arg)
-{
-    weft_defer(start_sleeping_cord, NULL);
-    return announce_and_wait(arg);
-}
+CALLBACK(start_sleeping_cord, ck_assert_uint_ne(weft_cord_start(sleep_forever, arg, NULL), 0))
+FIBER_DO(start_cord_at_end, weft_defer(start_sleeping_cord, NULL), announce_and_wait(arg))
 
 TEST_PROGRAM(a_cord_started_while_the_process_ends_is_cancelled_at_once, 0, "")
 {
@@ -140,11 +113,7 @@ static void tell_home_when_asleep(void *arg)
     weft_tell(home, (weft_value)arg);
 }
 
-static weft_value tell_home_when_idle(void *arg)
-{
-    weft_on_idle(tell_home_when_asleep, arg);
-    return weft_receive();
-}
+FIBER_DO(tell_home_when_idle, weft_on_idle(tell_home_when_asleep, arg), weft_receive())
 
 TEST(a_cord_with_an_idle_callback_is_not_part_of_a_deadlock)
 {
@@ -177,12 +146,7 @@ TEST_PROGRAM_PRINTS(a_cord_that_ends_in_a_deadlock_replies_to_its_calls, 0, "dea
 }
 
 FIBER(tell_home, weft_tell(home, (weft_value)arg))
-
-static weft_value join_arg(void *arg)
-{
-    weft_spin(tell_home, as_arg(1));
-    return weft_cord_join(arg_id(arg));
-}
+FIBER_DO(join_arg, weft_spin(tell_home, as_arg(1)), weft_cord_join(arg_id(arg)))
 
 static int cancel_joiner_in_deadlock(void)
 {
@@ -206,8 +170,6 @@ TEST(a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner)
         ck_assert_int_eq(run_apart(cancel_joiner_in_deadlock)->status, 0);
 }
 #endif
-
-/* The argument of a call. */
 
 static atomic_int drops;
 static void *dropped;

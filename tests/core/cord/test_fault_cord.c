@@ -43,18 +43,11 @@ TEST_FAULTS(a_cord_is_started_and_joined_or_not_created)
     return is_done;
 }
 
-static weft_value call_and_count(void *arg)
-{
-    *(int *)arg += 1;
-    return 4;
-}
+FIBER_DO(call_and_count, *(int *)arg += 1, 4)
 
 static int drops;
 
-static void count_drop(void *arg)
-{
-    drops++;
-}
+CALLBACK(count_drop, drops++)
 
 /*
  * Either fn was called and its value is returned, or it was not called and the error is returned.

@@ -102,8 +102,6 @@ TEST(groups_and_supervisors_have_no_children_in_the_child_process)
     ck_assert_int_eq(wait_for_exit(pid), 0);
 }
 
-/* The end of the child. */
-
 static weft_value return_from_child(void *arg)
 {
     int *value = arg;
@@ -173,8 +171,6 @@ TEST(many_children_can_be_forked_one_after_the_other)
     }
     weft_cancel(f);
 }
-
-/* Kernel state. */
 
 FIBER(sleep_20ms, weft_sleep(0.02))
 
@@ -282,8 +278,6 @@ TEST(a_child_that_cannot_open_a_backend_opens_one_later)
     require_runtime_works();
 }
 
-/* Threads. */
-
 static weft_value fork_in_cord(void *arg)
 {
     weft_cord main_cord = arg_id(arg);
@@ -329,11 +323,7 @@ static void fork_in_cleanup(void *arg)
         atexit(end_before_leak_check);
 }
 
-static weft_value fork_when_ending(void *arg)
-{
-    weft_defer(fork_in_cleanup, arg);
-    return 7;
-}
+FIBER_DO(fork_when_ending, weft_defer(fork_in_cleanup, arg), 7)
 
 TEST(the_cleanup_of_a_cord_can_fork)
 {
@@ -449,8 +439,6 @@ TEST(a_cord_that_receives_messages_all_the_time_can_fork)
     for (size_t i = 0; i < COUNT_OF(cords); i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
-
-/* Loops. */
 
 typedef struct loop_state {
     int fd[2];

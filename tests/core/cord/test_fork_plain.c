@@ -86,12 +86,7 @@ static weft_value return_in_forked_child(void *arg)
     return pid == 0 ? (weft_value)arg : wait_for_exit(pid);
 }
 
-static weft_value count_shared(void *arg)
-{
-    weft_suspend();
-    atomic_fetch_add((atomic_int *)arg, 1);
-    return 0;
-}
+FIBER_DO(count_shared, weft_suspend(), atomic_fetch_add((atomic_int *)arg, 1), 0)
 
 TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
 {

@@ -26,11 +26,7 @@ static weft_value join_meanwhile(pthread_t thread)
 static weft_fiber target; /* the target of the threads; set before they start */
 static size_t ran_count;  /* number of remote fibers that have run */
 
-static weft_value count_remote_run(void *arg)
-{
-    ran_count++;
-    return 0;
-}
+FIBER_DO(count_remote_run, ran_count++, 0)
 
 /* Spin up to arg remote fibers, until one is refused. Return the number of created ones. */
 static void *spin_fibers(void *arg)
@@ -61,12 +57,7 @@ static weft_value flood_from_thread(void *(*fn)(void *), weft_value most)
     return (weft_value)join_thread(start_thread(fn, as_arg(most)));
 }
 
-static weft_value sleep_a_moment(void *arg)
-{
-    int rc = weft_sleep(1e-9);
-    *(size_t *)arg = ran_count;
-    return rc;
-}
+FIBER_DO(sleep_a_moment, int rc = weft_sleep(1e-9), *(size_t *)arg = ran_count, rc)
 
 TEST(a_timer_fires_after_a_few_batches_of_remote_fibers)
 {
@@ -184,8 +175,6 @@ TEST(calls_events_and_cancels_are_never_refused)
     ck_assert_int_eq(weft_cord_cancel(target), 0);
     ck_assert_int_eq(weft_cord_join(target), -ECANCELED);
 }
-
-/* Telling. */
 
 #define MORE 1000
 
@@ -355,8 +344,6 @@ TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox)
     ck_assert_int_eq(join_meanwhile(thread), -ESRCH);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
-
-/* Deadlocks. */
 
 static void *schedule_running_then_waiting(void *arg)
 {

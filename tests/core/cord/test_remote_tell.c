@@ -1,6 +1,8 @@
-/* Messages between threads: order, bounds, and cancelled or interrupted senders. */
+/*
+ * Messages between threads: bounds, cancelled or interrupted senders, and ends. The property of
+ * test_cord_traffic.c covers their order.
+ */
 #include "core/cord/fork_support.h"
-#include "support/random.h"
 #include "support/suite.h"
 
 #include <semaphore.h>
@@ -18,85 +20,7 @@ static weft_value join_meanwhile(pthread_t thread)
 static weft_fiber receiver; /* the target of the threads; set before they start */
 
 FIBER(tell_receiver, weft_tell(receiver, (weft_value)arg))
-
-/* A message encodes its sender and its number. */
-#define MESSAGES 1000
-#define SENDERS 4
-
-static weft_value message_of(weft_value sender, weft_value n)
-{
-    return sender * 1000000 + n;
-}
-
-static void *tell_once(void *arg)
-{
-    return as_arg(weft_tell(receiver, (weft_value)arg));
-}
-
-static void *tell_all(void *arg)
-{
-    for (weft_value i = 0; i < MESSAGES; i++)
-        if (weft_tell(receiver, message_of((weft_value)arg, i)) != 0)
-            return as_arg(1);
-    return NULL;
-}
-
-/* Each thread is one sender. Each of its messages is told by another fiber. */
-static void *tell_by_fibers(void *arg)
-{
-    for (weft_value i = 0; i < MESSAGES; i++)
-        if (weft_await(weft_spin(tell_receiver, as_arg(message_of((weft_value)arg, i)))) != 0)
-            return as_arg(1);
-    return NULL;
-}
-
-/* Receive all messages of all senders, each sender's in order. */
-static void receive_from_threads(void *(*fn)(void *))
-{
-    weft_value next[SENDERS] = {0};
-    pthread_t threads[SENDERS];
-    for (int i = 0; i < SENDERS; i++)
-        threads[i] = start_thread(fn, as_arg(i));
-    for (int i = 0; i < SENDERS * MESSAGES; i++) {
-        weft_value m = weft_receive(), sender = m / 1000000;
-        ck_assert(m >= 0 && sender < SENDERS);
-        ck_assert_int_eq(m % 1000000, next[sender]++);
-    }
-    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-    for (int i = 0; i < SENDERS; i++)
-        ck_assert_int_eq(join_meanwhile(threads[i]), 0);
-}
-
-/* P49, P51: senders wait for room in a bounded mailbox. */
-TEST_LOOP(messages_of_other_threads_arrive_in_the_order_of_each_thread_with_any_bound, 4)
-{
-    receiver = weft_self();
-    ck_assert_int_eq(weft_mailbox_set_bound((size_t)_i), 0);
-    receive_from_threads(tell_all);
-    receive_from_threads(tell_by_fibers);
-}
-
-static weft_value change_bound_repeatedly(void *arg)
-{
-    for (size_t i = 0;; i++) {
-        weft_mailbox_set_bound(i % 3);
-        weft_value out[2];
-        size_t n = weft_receive_all(out, 2);
-        for (size_t j = 0; j < n; j++)
-            if (weft_tell(weft_main(), out[j]) != 0)
-                return -EIO;
-        int rc = weft_snooze();
-        if (rc < 0)
-            return rc;
-    }
-}
-
-TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
-{
-    weft_fiber middle = receiver = weft_spin(change_bound_repeatedly, NULL);
-    receive_from_threads(tell_all);
-    cancel_and_await(middle);
-}
+THREAD(tell_once, weft_tell(receiver, (weft_value)arg))
 
 TEST(a_message_of_a_thread_that_ends_at_once_arrives)
 {
@@ -106,33 +30,6 @@ TEST(a_message_of_a_thread_that_ends_at_once_arrives)
         ck_assert_int_eq(weft_receive(), i);
         ck_assert_int_eq((weft_value)join_thread(thread), 0);
     }
-}
-
-/* Two threads with bounded mailboxes. */
-#define ROUNDS 5000
-
-static void *echo_each(void *arg)
-{
-    weft_mailbox_set_bound(1);
-    if (weft_tell(receiver, (weft_value)weft_self()) != 0)
-        return as_arg(-1);
-    for (weft_value i = 0; i < ROUNDS; i++)
-        if (weft_receive() != i || weft_tell(receiver, i) != 0)
-            return as_arg(i + 1);
-    return NULL;
-}
-
-TEST(two_threads_with_bounded_mailboxes_exchange_messages)
-{
-    weft_mailbox_set_bound(1);
-    receiver = weft_self();
-    pthread_t thread = start_thread(echo_each, NULL);
-    weft_fiber other = (weft_fiber)weft_receive();
-    for (weft_value i = 0; i < ROUNDS; i++) {
-        ck_assert_int_eq(weft_tell(other, i), 0);
-        ck_assert_int_eq(weft_receive(), i);
-    }
-    ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
 
 /* Make calls that must be refused. Return the index of the first that is not, or 0. */
@@ -266,21 +163,15 @@ static void *tell_while_cancelled(void *arg)
     return as_arg(rc);
 }
 
-/* T40 */
 TEST(a_cancelled_fiber_does_not_wait_for_a_reply)
-{
+{ /* T40 */
     receiver = weft_self();
     weft_mailbox_set_bound(1);
     ck_assert_int_eq((weft_value)join_thread(start_thread(tell_while_cancelled, NULL)), -ECANCELED);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 
-static weft_value bound_and_suspend(void *arg)
-{
-    weft_mailbox_set_bound(1);
-    weft_tell(weft_self(), 1);
-    return weft_suspend();
-}
+FIBER_DO(bound_and_suspend, weft_mailbox_set_bound(1), weft_tell(weft_self(), 1), weft_suspend())
 
 /* Let a fiber tell 5. Schedule the fiber in arg when the message has arrived. */
 static void *tell_5_and_schedule(void *arg)
@@ -408,55 +299,4 @@ TEST(a_thread_may_end_in_a_fiber_while_its_main_fiber_tells)
         ck_assert_int_eq(weft_receive(), 1);
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
-}
-
-/* A storm: fibers of several threads tell with short timeouts. */
-#define TELLERS 5
-#define TOLD 100
-
-static weft_value tell_with_timeouts(void *arg)
-{
-    for (weft_value told = 0; told < TOLD;) {
-        weft_value rc = 1;
-        WEFT_MOVE_ON_AFTER(random_below(3) == 0 ? INFINITY : random_below(200) * 1e-6) {
-            rc = weft_tell(receiver, message_of((weft_value)arg, told));
-        }
-        if (rc != 0 && rc != -ECANCELED && rc != -77)
-            return 1;
-        told += rc == 0;
-    }
-    return 0;
-}
-
-static void *tell_by_many_fibers(void *arg)
-{
-    weft_fiber f[TELLERS];
-    random_state = (unsigned)(uintptr_t)arg;
-    for (int i = 0; i < TELLERS; i++)
-        f[i] = weft_spin(tell_with_timeouts, as_arg((weft_value)arg * TELLERS + i));
-    for (int i = 0; i < 200; i++) {
-        weft_interrupt(f[random_below(TELLERS)], -77);
-        weft_sleep(random_below(50) * 1e-6);
-    }
-    return as_arg(weft_await_all(f, TELLERS, NULL));
-}
-
-TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated)
-{
-    weft_value next[SENDERS * TELLERS] = {0};
-    pthread_t threads[SENDERS];
-    receiver = weft_self();
-    weft_mailbox_set_bound(2);
-    for (int i = 0; i < SENDERS; i++)
-        threads[i] = start_thread(tell_by_many_fibers, as_arg(i));
-    for (int i = 0; i < SENDERS * TELLERS * TOLD; i++) {
-        weft_value m = weft_receive();
-        ck_assert(m >= 0 && m / 1000000 < SENDERS * TELLERS);
-        ck_assert_int_eq(m % 1000000, next[m / 1000000]++);
-        if (random_below(4) == 0)
-            weft_sleep(random_below(100) * 1e-6);
-    }
-    for (int i = 0; i < SENDERS; i++)
-        ck_assert_int_eq(join_meanwhile(threads[i]), 0);
-    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }

@@ -112,10 +112,7 @@ TEST(a_told_message_arrives_after_the_messages_that_wait_for_space)
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
 
-static void *try_once(void *value)
-{
-    return as_arg(weft_try_tell(receiver, (weft_value)value));
-}
+THREAD(try_once, weft_try_tell(receiver, (weft_value)arg))
 
 TEST(messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space)
 {
@@ -145,11 +142,7 @@ static void *send_a_thousand(void *arg)
     return NULL;
 }
 
-static void *send_from_a_fiber(void *arg)
-{
-    weft_self();
-    return send_a_thousand(arg);
-}
+THREAD_DO(send_from_a_fiber, weft_self(), send_a_thousand(arg))
 
 /*
  * Receive all messages, each sender's in order. With a bound, never find more messages than the

@@ -20,11 +20,7 @@ TEST(the_first_error_stops_all_cords_and_is_returned)
     ck_assert_error(-EIO, "the second cord");
 }
 
-static weft_value count_start(void *arg)
-{
-    atomic_fetch_add((atomic_int *)arg, 1);
-    return 5;
-}
+FIBER_DO(count_start, atomic_fetch_add((atomic_int *)arg, 1), 5)
 
 TEST(weft_serve_cords_returns_when_all_functions_have_returned_and_0_means_one_per_cpu)
 {

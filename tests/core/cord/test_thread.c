@@ -15,16 +15,8 @@
 
 static sem_t is_idle;
 
-static void post_idle(void *arg)
-{
-    sem_post(&is_idle);
-}
-
-static void *schedule_later(void *arg)
-{
-    sem_wait(&is_idle);
-    return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
-}
+CALLBACK(post_idle, sem_post(&is_idle))
+THREAD_DO(schedule_later, sem_wait(&is_idle), weft_schedule(*(weft_fiber *)arg, 42))
 
 static pthread_t start_idle_waker(weft_fiber *f)
 {
@@ -45,10 +37,7 @@ TEST(a_thread_without_fibers_wakes_a_main_fiber_or_a_fiber_that_main_awaits)
     ck_assert_ptr_null(join_thread(thread));
 }
 
-static void *schedule_now(void *arg)
-{
-    return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
-}
+THREAD(schedule_now, weft_schedule(*(weft_fiber *)arg, 42))
 
 TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
 { /* P10, P80 */
@@ -137,11 +126,7 @@ static int count_and_poll(weft__backend *b, int64_t timeout_ns)
     return real_type->poll(b, timeout_ns);
 }
 
-static void *wake_after_last_count(void *arg)
-{
-    sem_wait(&unbounded_polls);
-    return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
-}
+THREAD_DO(wake_after_last_count, sem_wait(&unbounded_polls), weft_schedule(*(weft_fiber *)arg, 42))
 
 /* Count the polls of this thread from now on. */
 static weft__backend_type counting_type;
@@ -183,11 +168,7 @@ TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
     ck_assert_uint_eq(thread_counts, WEFT__FOREIGN_CHECKS_MAX);
 }
 
-static weft_value return_after_last_count(void *arg)
-{
-    sem_wait(&unbounded_polls);
-    return 0;
-}
+FIBER_DO(return_after_last_count, sem_wait(&unbounded_polls), 0)
 
 TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
 { /* P8 */
@@ -213,11 +194,7 @@ static int poll_as_victim(weft__backend *b, int64_t timeout_ns)
     return real_type->poll(b, 0);
 }
 
-static void *wait_for_semaphore(void *arg)
-{
-    sem_wait(arg);
-    return NULL;
-}
+THREAD_DO(wait_for_semaphore, sem_wait(arg), 0)
 
 TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
 { /* P80 */
@@ -311,11 +288,7 @@ static void *schedule_twice_a_sleeper(void *arg)
     return as_arg(weft_schedule(f, 1) + weft_schedule(f, 2));
 }
 
-static weft_value sleep_shortly(void *arg)
-{
-    int rc = weft_sleep(0.01);
-    return rc == 0 ? weft_sleep(0.01) : rc;
-}
+FIBER_DO(sleep_shortly, int rc = weft_sleep(0.01), rc == 0 ? weft_sleep(0.01) : rc)
 
 TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
 { /* API: weft_schedule */
@@ -364,10 +337,7 @@ static int make_foreign_calls(weft_fiber f)
                : -1;
 }
 
-static void *make_foreign_calls_in_thread(void *arg)
-{
-    return as_arg(make_foreign_calls(*(weft_fiber *)arg));
-}
+THREAD(make_foreign_calls_in_thread, make_foreign_calls(*(weft_fiber *)arg))
 
 TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
 { /* DESIGN 8 */
@@ -378,11 +348,7 @@ TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
     ck_assert_int_eq(weft_await(f), 7);
 }
 
-static void *store_id_of_thread(void *arg)
-{
-    *(weft_fiber *)arg = weft_self();
-    return NULL;
-}
+THREAD_DO(store_id_of_thread, *(weft_fiber *)arg = weft_self(), 0)
 
 TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
 { /* P7 */
@@ -403,15 +369,8 @@ static weft_value clean_up_slowly(void *arg)
     return 0;
 }
 
-static void add_ten(void *arg)
-{
-    *(int *)arg += 10;
-}
-
-static void add_hundred(void *arg)
-{
-    *(int *)arg += 100;
-}
+CALLBACK(add_ten, *(int *)arg += 10)
+CALLBACK(add_hundred, *(int *)arg += 100)
 
 static weft_key key;
 

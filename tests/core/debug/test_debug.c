@@ -11,57 +11,10 @@
 #define HAS_BACKTRACES true
 #endif
 
-static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
-{
-    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
-}
-
-static weft_info info_of(weft_fiber f)
-{
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
-    return info;
-}
-
-/* T17 */
-TEST(a_name_is_copied_and_cut_to_31_bytes)
-{
-    char name[64];
-    memset(name, 'n', sizeof name - 1);
-    name[63] = '\0';
-    weft_fiber f = spin_named(return_arg, NULL, name);
-    ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
-    name[31] = '\0';
-    ck_assert_str_eq(weft_name_of(f), name);
-    ck_assert_int_eq(weft_set_name(f, name), 0);
-    ck_assert_str_eq(weft_name_of(f), name);
-    strcpy(name, "short");
-    ck_assert_int_eq(weft_set_name(f, name), 0);
-    name[0] = 'X';
-    ck_assert_str_eq(weft_name_of(f), "short");
-    weft_await(f);
-}
-
-/* T17, T19, T20: nor does a new fiber have the name of a previous fiber. */
-TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
-{
-    for (int i = 0; i < 10; i++)
-        weft_await(spin_named(return_arg, NULL, "old"));
-    weft_fiber f = weft_spin(return_arg, NULL);
-    ck_assert_str_eq(weft_name_of(f), "");
-    ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
-    weft_await(f);
-    ck_assert_ptr_null(weft_name_of(f));
-    ck_assert_int_eq(weft_set_name(f, "late"), -ESRCH);
-    ck_assert_str_eq(weft_name_of(weft_main()), "main");
-}
-
 FIBER(sleep_briefly, weft_sleep(0.002))
 
-/* T20 */
 TEST(the_info_of_a_waiting_fiber)
-{
+{ /* T20 */
     weft_spin_options options = {.name = "sleeper", .stack_bytes = 128 << 10, .is_daemon = true};
     weft_fiber other = weft_spin(sleep_briefly, NULL);
     weft_fiber f = weft_spin_with(sleep_forever, NULL, &options);
@@ -83,9 +36,8 @@ TEST(the_info_of_a_waiting_fiber)
     weft_unpark(f);
 }
 
-/* T20 */
 TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
-{
+{ /* T20 */
     weft_info i = info_of(weft_main());
     ck_assert_uint_eq(i.parent, 0);
     ck_assert_ptr_null((void *)i.fn);
@@ -113,9 +65,8 @@ static void assert_waits_for(weft_fiber f, const char *reason)
     ck_assert_str_eq(i.waits_for, reason);
 }
 
-/* T20 */
 TEST(every_kind_of_wait_has_a_reason)
-{
+{ /* T20 */
     int fd[2];
     weft_pipe(fd);
     weft_fiber sleeper = spin_sleeping();
@@ -154,9 +105,8 @@ static void spin_tree(void)
     ck_assert_int_eq(weft_state_of(ended), WEFT_DEAD);
 }
 
-/* T20 */
 TEST(a_walk_visits_live_fibers_parents_before_children_until_the_callback_returns_nonzero)
-{
+{ /* T20 */
     int left = 100;
     spin_tree();
     ck_assert_int_eq(weft_walk(mark_name, &left), 0);
@@ -167,9 +117,8 @@ TEST(a_walk_visits_live_fibers_parents_before_children_until_the_callback_return
     ck_assert_int_eq(weft_walk(NULL, NULL), -EINVAL);
 }
 
-/* T20, T23 */
 TEST(a_dump_shows_the_tree_with_names_states_and_reasons_or_fails)
-{
+{ /* T20, T23 */
     FILE *file = tmpfile();
     spin_tree();
     spin_named(sleep_forever, NULL, "sleeper");
@@ -224,9 +173,8 @@ static int find_frame(void *const *frames, int n, const void *address)
     return -1;
 }
 
-/* T21 */
 TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
-{
+{ /* T21 */
     if (!HAS_BACKTRACES)
         return;
     void *frames[32];
@@ -264,9 +212,8 @@ static weft_value trace_nested(void *arg)
     return n;
 }
 
-/* T21 */
 TEST(a_fiber_can_have_its_own_backtrace)
-{
+{ /* T21 */
     assert_own_frames((int)weft_await(weft_spin(trace_nested, NULL)));
 }
 
@@ -277,16 +224,14 @@ static weft_value await_tracer(void)
     return weft_await(weft_spin(trace_main, NULL));
 }
 
-/* T21 */
 TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
-{
+{ /* T21 */
     if (HAS_BACKTRACES)
         assert_own_frames((int)outer(await_tracer));
 }
 
-/* T21, T23, T24 */
 TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
-{
+{ /* T21, T23, T24 */
     void *frames[8];
     weft_fiber fresh = weft_new(return_arg, NULL), spun = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_backtrace(fresh, frames, 8), 0);
@@ -297,21 +242,6 @@ TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
     ck_assert_int_eq(weft_backtrace(0, frames, 8), -ESRCH);
 }
 
-static weft_value snooze_often(void *arg)
-{
-    for (int i = 0; i < (int)(intptr_t)arg; i++)
-        weft_snooze();
-    return (weft_value)info_of(weft_self()).switches;
-}
-
-/* T13 */
-TEST(the_switches_of_each_fiber_are_counted_from_0)
-{
-    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(5))), 5);
-    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(0))), 0);
-    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(100))), 100);
-}
-
 static weft_value burn_then_suspend(void *arg)
 {
     weft_snooze();
@@ -320,9 +250,8 @@ static weft_value burn_then_suspend(void *arg)
     return weft_suspend();
 }
 
-/* T103 */
 TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
-{
+{ /* T103 */
     weft_fiber f = weft_spin(burn_then_suspend, NULL), idle = weft_spin(suspend, NULL);
     weft_account(true);
     let_run();
@@ -337,14 +266,10 @@ TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
     ck_assert_double_eq(info_of(f).cpu_s, busy_s);
 }
 
-static void count_idle(void *arg)
-{
-    ++*(int *)arg;
-}
+CALLBACK(count_idle, ++*(int *)arg)
 
-/* P13 */
 TEST(the_idle_function_is_called_before_each_wait_and_at_no_other_time)
-{
+{ /* P13 */
     int calls = 0;
     weft_on_idle(count_idle, &calls);
     for (int i = 0; i < 1000; i++)

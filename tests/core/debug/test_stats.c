@@ -30,9 +30,8 @@ static void assert_not_decreased(const weft_counters *before, const weft_counter
     ck_assert_uint_ge(after->runnable_max, before->runnable_max);
 }
 
-/* P15 */
 TEST(counters_of_events_increase_and_reading_does_not_reset_them)
-{
+{ /* P15 */
     weft_counters before = stats();
     for (int i = 0; i < 10; i++)
         weft_spin(return_arg, NULL);
@@ -54,9 +53,8 @@ TEST(counters_of_events_increase_and_reading_does_not_reset_them)
 
 FIBER(sleep_briefly, weft_sleep(0.01))
 
-/* P15, T48, T56 */
 TEST(counters_of_resources_show_the_current_number)
-{
+{ /* P15, T48, T56 */
     int fd[2];
     weft_pipe(fd);
     ck_assert_uint_eq(stats().fibers, 0);
@@ -73,8 +71,6 @@ TEST(counters_of_resources_show_the_current_number)
     ck_assert_uint_eq(c.fibers + c.ops_pending + c.timers + c.fibers_unawaited, 0);
     close_fd_pair(fd);
 }
-
-/* Other cords. */
 
 /* Cancel a cord that waits, and join it. */
 static void end_cord(weft_cord cord)
@@ -137,11 +133,7 @@ TEST(resources_of_a_sleeping_cord_are_visible_to_other_cords)
     weft_close(fd[1]);
 }
 
-static weft_value account_and_wait(void *arg)
-{
-    weft_account(true);
-    return weft_sleep(INFINITY);
-}
+FIBER_DO(account_and_wait, weft_account(true), weft_sleep(INFINITY))
 
 TEST(idle_time_of_a_sleeping_cord_increases)
 {
@@ -200,8 +192,6 @@ TEST(a_plain_thread_can_read_counters_and_does_not_become_a_cord)
     ck_assert_uint_eq(after.stacks, before.stacks);
     ck_assert_uint_eq(after.polls, before.polls);
 }
-
-/* The sum of all cords. */
 
 #define SNOOZES 1000
 
@@ -286,8 +276,6 @@ TEST(a_forked_process_counts_only_its_own_cords)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     end_cord(other);
 }
-
-/* Sizes of results. */
 
 static int fill_info(void *out, size_t size)
 {

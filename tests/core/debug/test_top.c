@@ -27,13 +27,6 @@ static weft_fiber spin_computing(int ms, const char *name)
     return f;
 }
 
-static weft_info info_of(weft_fiber f)
-{
-    weft_info i;
-    ck_assert_int_eq(weft_info_of(f, &i), 0);
-    return i;
-}
-
 static void keep_busy(weft_fiber f)
 {
     while (info_of(f).cpu_share < 0.6) {
@@ -109,11 +102,7 @@ TEST(a_share_decays_while_its_fiber_waits)
     ck_assert(info_of(f).cpu_s == time);
 }
 
-static weft_value burn_and_end(void *arg)
-{
-    burn(0.01);
-    return (weft_value)arg;
-}
+FIBER_DO(burn_and_end, burn(0.01), arg)
 
 TEST(a_new_fiber_does_not_have_the_share_of_a_previous_fiber)
 {

@@ -93,11 +93,6 @@ static __attribute__((noinline)) weft_value call_busy(void *arg)
     return rc;
 }
 
-static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
-{
-    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
-}
-
 TEST(a_busy_fiber_is_reported_with_its_name_and_a_backtrace)
 {
     watch(SOON_S);
@@ -223,8 +218,6 @@ TEST(each_stall_is_reported_once)
     weft_snooze();
     block_until_reported("'main' of", 2);
 }
-
-/* Threads that are not stalled. */
 
 static atomic_bool is_over;
 static atomic_int running;

@@ -3,7 +3,7 @@
  * messages, which the receiver frees. Each message that was sent arrives once, in the order of its
  * sender, also if actors are cancelled and restarted while they send and receive.
  */
-#include "support/property.h"
+#include "support/property_suite.h"
 
 #define ACTORS 64
 #define MESSAGES_EACH (is_sim() ? 400 : 60)
@@ -80,7 +80,6 @@ static void do_drain(actor *me)
 
 static void do_yield(actor *me)
 {
-    (void)me;
     weft_snooze();
 }
 
@@ -157,7 +156,4 @@ static const property properties[] = {
      .variant = BOUNDED | DISTURBED, .seeds = 3, .least = {[NOT_SENT] = 1}},
 };
 
-int main(void)
-{
-    return run_properties("actors", properties, COUNT_OF(properties), NULL, 0);
-}
+PROPERTIES(properties)

@@ -13,12 +13,7 @@ static void drop_owned(void *arg)
     atomic_fetch_add(&dropped, 1);
 }
 
-static weft_value use_owned(void *arg)
-{
-    ck_assert_str_eq(arg, "owned");
-    atomic_fetch_add(&ran, 1);
-    return 7;
-}
+FIBER_DO(use_owned, ck_assert_str_eq(arg, "owned"), atomic_fetch_add(&ran, 1), 7)
 
 #define OWNED ((void *)"owned")
 
@@ -44,11 +39,7 @@ TEST(a_fiber_that_is_ended_before_it_runs_drops_its_argument_once)
     ck_assert_counts(0, 3);
 }
 
-static weft_value use_owned_and_sleep(void *arg)
-{
-    use_owned(arg);
-    return weft_sleep(INFINITY);
-}
+FIBER_DO(use_owned_and_sleep, use_owned(arg), weft_sleep(INFINITY))
 
 static weft_value spin_and_end(void *arg)
 {
@@ -63,10 +54,7 @@ TEST(children_that_end_with_their_parent_before_they_run_drop_their_arguments)
     ck_assert_counts(0, 4);
 }
 
-static void spin_while_ending(void *arg)
-{
-    ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
-}
+CALLBACK(spin_while_ending, ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0))
 
 static weft_value spin_in_cleanup(void *arg)
 {
@@ -161,11 +149,7 @@ TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
     ck_assert_counts(1, 2);
 }
 
-static weft_value read_copy(void *arg)
-{
-    snprintf(dropped_text, sizeof dropped_text, "%s", (char *)arg);
-    return 0;
-}
+FIBER_DO(read_copy, snprintf(dropped_text, sizeof dropped_text, "%s", (char *)arg), 0)
 
 TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
 {
@@ -181,8 +165,6 @@ TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
     ck_assert_str_eq(dropped_text, "changed");
     ck_assert_counts(0, 1);
 }
-
-/* Cords. */
 
 static sem_t may_end;
 

@@ -130,11 +130,7 @@ TEST(a_new_fiber_does_not_have_the_error_of_a_previous_fiber)
     ck_assert_ptr_null(weft_error()->cause);
 }
 
-static weft_value fail_with_another_code(void *arg)
-{
-    weft_fail(-EIO, "an older one");
-    return -ENOENT;
-}
+FIBER_DO(fail_with_another_code, weft_fail(-EIO, "an older one"), -ENOENT)
 
 TEST(an_error_without_a_message_of_its_own_gets_the_text_of_strerror)
 { /* T25 */

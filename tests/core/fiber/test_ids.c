@@ -72,11 +72,7 @@ TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
     }
 }
 
-static weft_value store_id(void *arg)
-{
-    *(weft_fiber *)arg = spin_and_await();
-    return 0;
-}
+FIBER_DO(store_id, *(weft_fiber *)arg = spin_and_await(), 0)
 
 TEST(a_cord_does_not_reuse_the_ids_of_a_previous_cord)
 {

@@ -8,10 +8,7 @@
 static weft_key key;
 static int destroyed;
 
-static void count_destroyed(void *value)
-{
-    destroyed += *(int *)value;
-}
+CALLBACK(count_destroyed, destroyed += *(int *)arg)
 
 static weft_value set_and_check(void *arg)
 {
@@ -162,15 +159,8 @@ TEST(a_new_key_never_has_the_values_of_a_freed_key)
 static atomic_int own_destroyed, other_destroyed, mistaken;
 static int own_value, other_value;
 
-static void destroy_own(void *value)
-{
-    atomic_fetch_add(value == &own_value ? &own_destroyed : &mistaken, 1);
-}
-
-static void destroy_other(void *value)
-{
-    atomic_fetch_add(value == &other_value ? &other_destroyed : &mistaken, 1);
-}
+CALLBACK(destroy_own, atomic_fetch_add(arg == &own_value ? &own_destroyed : &mistaken, 1))
+CALLBACK(destroy_other, atomic_fetch_add(arg == &other_value ? &other_destroyed : &mistaken, 1))
 
 /* Create and free keys, and end fibers that have values for them. */
 static void *use_and_free_keys(void *arg)

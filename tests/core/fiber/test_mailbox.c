@@ -49,22 +49,8 @@ static void schedule_receiver(weft_value value)
     let_run();
 }
 
-/* P49 */
-TEST(messages_arrive_in_the_order_in_which_they_were_sent)
-{
-    weft_fiber self = weft_self();
-    for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(weft_tell(self, i), 0);
-    ck_assert_int_eq(weft_mailbox_count(self), 100);
-    for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(weft_receive(), i);
-    ck_assert_int_eq(weft_mailbox_count(self), 0);
-    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-}
-
-/* P49 */
 TEST(messages_sent_before_the_fiber_runs_are_stored)
-{
+{ /* P49 */
     weft_fiber f = weft_spin(receive_one, NULL);
     ck_assert_int_eq(weft_tell(f, 7), 0);
     ck_assert_int_eq(weft_mailbox_count(f), 1);
@@ -75,13 +61,10 @@ TEST(messages_sent_before_the_fiber_runs_are_stored)
     ck_assert_int_eq(weft_await(f), 8);
 }
 
-/* P49 */
 TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
-{
+{ /* P49 */
     weft_fiber f = spin_waiting(receive_one, NULL);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
-    ck_assert_str_eq(info.waits_for, "a message");
+    ck_assert_str_eq(info_of(f).waits_for, "a message");
     ck_assert_int_eq(weft_try_tell(f, 5), 0);
     ck_assert_int_eq(weft_mailbox_count(f), 0);
     ck_assert_int_eq(weft_tell(f, 6), 0); /* this message stays */
@@ -89,9 +72,8 @@ TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
     ck_assert_int_eq(weft_await(f), 5);
 }
 
-/* P49 */
 TEST(an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail)
-{
+{ /* P49 */
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_tell(self, -EIO), -EINVAL);
     ck_assert_error(-EINVAL, "weft_tell: value -5 is an error code");
@@ -134,9 +116,8 @@ TEST(telling_a_fiber_that_has_ended_is_refused)
     ck_assert_int_eq(weft_tell(0, 1), -ESRCH);
 }
 
-/* P50 */
 TEST(all_available_messages_are_received_without_waiting)
-{
+{ /* P50 */
     weft_value out[5] = {0};
     ck_assert_uint_eq(weft_receive_all(out, 5), 0);
     for (int i = 1; i <= 7; i++)
@@ -157,11 +138,7 @@ static void drain_mailbox(void *arg)
     *(size_t *)arg = weft_receive_all(out, 8);
 }
 
-static weft_value drain_at_the_end(void *arg)
-{
-    weft_defer(drain_mailbox, arg);
-    return weft_suspend();
-}
+FIBER_DO(drain_at_the_end, weft_defer(drain_mailbox, arg), weft_suspend())
 
 static weft_value receive_in_cleanup(void *arg)
 {
@@ -173,9 +150,8 @@ static weft_value receive_in_cleanup(void *arg)
     return rc;
 }
 
-/* P50, T41 */
 TEST(an_ending_fiber_can_still_receive_its_messages)
-{
+{ /* P50, T41 */
     size_t drained = 0;
     weft_value sixth = 0;
     weft_fiber f[2] = {weft_spin(drain_at_the_end, &drained),
@@ -191,20 +167,6 @@ TEST(an_ending_fiber_can_still_receive_its_messages)
     ck_assert_int_eq(sixth, -ECANCELED);
 }
 
-/* P51 */
-TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
-{
-    receiver = spin_waiting(receive_when_scheduled, as_arg(2));
-    spin_tellers(5, NULL);
-    ck_assert_trail("t1 t2 ");
-    ck_assert_int_eq(weft_mailbox_count(receiver), 2);
-    ck_assert_int_eq(weft_try_tell(receiver, 9), -EAGAIN);
-    for (int i = 0; i < 5; i++)
-        schedule_receiver(0);
-    ck_assert_trail("t1 t2 r1 t3 r2 t4 r3 t5 r4 r5 ");
-    weft_cancel(receiver);
-}
-
 static weft_value change_bound(void *arg)
 {
     weft_mailbox_set_bound(1);
@@ -216,9 +178,8 @@ static weft_value change_bound(void *arg)
     return out[0] * 100000 + out[1] * 10000 + out[2] * 1000 + out[3] * 100 + out[4] * 10 + out[5];
 }
 
-/* P51 */
 TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
-{
+{ /* P51 */
     size_t taken = 0;
     receiver = spin_waiting(change_bound, &taken);
     spin_tellers(6, NULL);
@@ -234,29 +195,12 @@ TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
     ck_assert_uint_eq(taken, 6);
 }
 
-TEST(telling_self_beyond_the_bound_returns_a_deadlock_error_and_does_not_switch)
-{
-    weft_spin(mark_and_return, "switched");
-    weft_fiber self = weft_self();
-    ck_assert_int_eq(weft_mailbox_set_bound(2), 0);
-    ck_assert_int_eq(weft_tell(self, 1), 0);
-    ck_assert_int_eq(weft_tell(self, 2), 0);
-    ck_assert_int_eq(weft_tell(self, 3), -EDEADLK);
-    ck_assert_int_eq(weft_try_tell(self, 3), -EAGAIN);
-    ck_assert_int_eq(weft_receive(), 1);
-    ck_assert_int_eq(weft_tell(self, 4), 0);
-    ck_assert_int_eq(weft_receive(), 2);
-    ck_assert_int_eq(weft_receive(), 4);
-    ck_assert_trail("");
-}
-
 TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
 {
     receiver = spin_waiting(receive_when_scheduled, as_arg(1));
     weft_fiber f[4];
     spin_tellers(4, f);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f[1], &info), 0);
+    weft_info info = info_of(f[1]);
     ck_assert_str_eq(info.waits_for, "space in the mailbox of");
     ck_assert_uint_eq(info.waits_for_fiber, receiver);
     weft_schedule(receiver, 99);
@@ -280,9 +224,8 @@ static weft_value receive_in_the_second_run(void *arg)
     return v;
 }
 
-/* P30, P51 */
 TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
-{
+{ /* P30, P51 */
     int runs = 0;
     receiver = spin_waiting(receive_in_the_second_run, &runs);
     spin_tellers(5, NULL);
@@ -304,65 +247,6 @@ TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
     }
 }
 
-static weft_value call_result, next_result;
-
-static weft_value receive_and_snooze(void *arg)
-{
-    call_result = weft_receive();
-    next_result = weft_snooze();
-    return weft_try_receive();
-}
-
-TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
-{
-    weft_fiber f = spin_waiting(receive_and_snooze, NULL);
-    weft_tell(f, 7);
-    cancel_and_await(f);
-    ck_assert_int_eq(call_result, 7);
-    ck_assert_int_eq(next_result, -ECANCELED);
-    f = spin_waiting(receive_and_snooze, NULL);
-    weft_stop(f, 3);
-    weft_tell(f, 8);
-    ck_assert_int_eq(weft_mailbox_count(f), 1); /* the cleanup of the fiber may receive it */
-    ck_assert_int_eq(weft_await(f), 3);
-    ck_assert_int_eq(call_result, -ECANCELED);
-}
-
-TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
-{
-    receiver = spin_waiting(receive_when_scheduled, as_arg(1));
-    weft_fiber f[4];
-    spin_tellers(4, f);
-    weft_interrupt(f[1], -55);
-    weft_schedule(receiver, 0);
-    weft_snooze(); /* the receiver takes 1, which admits 3 */
-    weft_cancel(f[2]);
-    weft_cancel(f[3]);
-    ck_assert_int_eq(weft_await(f[1]), -55);
-    let_run();
-    ck_assert_int_eq(weft_mailbox_count(receiver), 1);
-    schedule_receiver(0);
-    ck_assert_trail("t1 r1 t3 r3 ");
-    ck_assert_int_eq(weft_mailbox_count(receiver), 0);
-    weft_cancel(receiver);
-}
-
-TEST(a_receive_that_times_out_takes_no_message)
-{
-    int rc = 0;
-    double begin = weft_now();
-    WEFT_CANCEL_AFTER(0.002, rc) {
-        ck_assert_int_eq(weft_receive(), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_slept(begin, 0.002);
-    weft_tell(weft_self(), 1);
-    WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_receive(), 1);
-        ck_assert_int_eq(weft_receive(), -ECANCELED);
-    }
-}
-
 static weft_value tell_in_cleanup(void *arg)
 {
     weft_suspend();
@@ -371,11 +255,7 @@ static weft_value tell_in_cleanup(void *arg)
     return 0;
 }
 
-static weft_value spin_child_that_tells(void *arg)
-{
-    weft_spin(tell_in_cleanup, arg);
-    return weft_suspend();
-}
+FIBER_DO(spin_child_that_tells, weft_spin(tell_in_cleanup, arg), weft_suspend())
 
 TEST(children_can_tell_a_fiber_that_waits_for_their_end)
 {

@@ -27,18 +27,19 @@ static void assert_nothing_remains(void)
     ck_assert_uint_eq(stats().fibers_unawaited, 0);
 }
 
+FIXTURE(NULL, assert_nothing_remains)
+
 TEST(a_monitor_is_notified_of_a_normal_end_and_can_await_the_value)
 { /* P38 */
     weft_fiber f = spin_monitored();
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     weft_schedule(f, 7);
     assert_notified_of(f);
-    weft_spin(mark_and_return, "switched");
+    ck_assert_int_eq(weft_go(mark_and_return, "switched"), 0);
     ck_assert_int_eq(weft_await(f), 7);
     ck_assert_trail("");
     ck_assert_int_eq(weft_await(f), -ESRCH);
     let_run();
-    weft_await_children();
 }
 
 TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
@@ -56,7 +57,6 @@ TEST(a_monitor_is_notified_when_the_fiber_is_stopped_or_cancelled)
     weft_stop(f, 6); /* before it runs */
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 6);
-    assert_nothing_remains();
 }
 
 TEST(a_monitoring_parent_is_notified_of_an_error_and_not_interrupted)
@@ -69,7 +69,6 @@ TEST(a_monitoring_parent_is_notified_of_an_error_and_not_interrupted)
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
-    assert_nothing_remains();
 }
 
 static weft_value monitor_and_await(void *arg)
@@ -92,7 +91,6 @@ TEST(a_parent_that_does_not_monitor_is_interrupted_although_another_fiber_monito
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_await(other), EIO);
     ck_assert_int_eq(weft_await(f), -ESRCH); /* the other fiber, a monitor, has awaited it */
-    assert_nothing_remains();
 }
 
 TEST(two_monitors_are_notified_and_each_may_await_once)
@@ -105,7 +103,6 @@ TEST(two_monitors_are_notified_and_each_may_await_once)
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_await(f), -EAGAIN);
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    assert_nothing_remains();
 }
 
 TEST(a_monitor_may_await_a_fiber_that_a_fiber_awaited_before)
@@ -122,7 +119,6 @@ TEST(a_monitor_may_await_a_fiber_that_a_fiber_awaited_before)
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 4);
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    assert_nothing_remains();
 }
 
 TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
@@ -135,7 +131,6 @@ TEST(after_unmonitor_a_parent_gets_errors_instead_of_messages)
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_int_eq(weft_unmonitor(f), -ESRCH);
-    assert_nothing_remains();
 }
 
 TEST(monitoring_twice_sends_one_message_which_unmonitor_does_not_remove)
@@ -148,7 +143,6 @@ TEST(monitoring_twice_sends_one_message_which_unmonitor_does_not_remove)
     ck_assert_int_eq(weft_unmonitor(f), 0);
     assert_notified_of(f);
     ck_assert_int_eq(weft_await(f), 1);
-    assert_nothing_remains();
 }
 
 TEST(each_monitor_of_an_ended_fiber_is_notified_at_once_and_may_await_it)
@@ -163,7 +157,6 @@ TEST(each_monitor_of_an_ended_fiber_is_notified_at_once_and_may_await_it)
         ck_assert_int_eq(weft_await(others[i]), 4096);
     ck_assert_int_eq(weft_await(f), -4096);
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    assert_nothing_remains();
 }
 
 TEST(monitoring_self_or_an_unknown_fiber_is_refused)
@@ -177,11 +170,7 @@ TEST(monitoring_self_or_an_unknown_fiber_is_refused)
     ck_assert_int_eq(weft_monitor(0), -ESRCH);
 }
 
-static weft_value monitor_and_suspend(void *arg)
-{
-    weft_monitor(arg_id(arg));
-    return weft_suspend();
-}
+FIBER_DO(monitor_and_suspend, weft_monitor(arg_id(arg)), weft_suspend())
 
 TEST(a_monitor_that_ends_first_has_no_effect)
 {
@@ -192,7 +181,6 @@ TEST(a_monitor_that_ends_first_has_no_effect)
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_suspend(), -EIO);
     ck_assert_int_eq(weft_await(f), -EIO);
-    assert_nothing_remains();
 }
 
 static weft_value monitor_once(void *arg)
@@ -215,7 +203,6 @@ TEST(a_restarted_fiber_no_longer_monitors)
     ck_assert_int_eq(weft_tell(monitor, 11), 0);
     ck_assert_int_eq(weft_await(monitor), 11);
     ck_assert_int_eq(weft_await(f), 3);
-    assert_nothing_remains();
 }
 
 TEST(the_end_of_every_run_of_a_restarted_fiber_is_notified)
@@ -234,7 +221,6 @@ TEST(the_end_of_every_run_of_a_restarted_fiber_is_notified)
     assert_notified_of(f);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
-    assert_nothing_remains();
 }
 
 FIBER(tell_main, weft_tell(weft_main(), (weft_value)arg))
@@ -257,7 +243,6 @@ TEST(a_notification_does_not_count_against_the_bound)
     ck_assert_int_eq(weft_receive(), 2); /* admitted once there was room */
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_await(tellers[i]), 0);
-    assert_nothing_remains();
 }
 
 static weft_value spin_monitor_below(void *arg)
@@ -271,7 +256,6 @@ TEST(a_monitor_that_is_a_child_of_the_fiber_ends_with_it)
 {
     weft_fiber f = weft_spin(spin_monitor_below, as_arg(6));
     ck_assert_int_eq(weft_await(f), 6);
-    assert_nothing_remains();
 }
 
 TEST(a_thousand_ends_are_notified_in_order)
@@ -286,7 +270,6 @@ TEST(a_thousand_ends_are_notified_in_order)
         ck_assert_int_eq(weft_await(f[i]), i);
     }
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
-    assert_nothing_remains();
 }
 
 TEST_PROGRAM(the_process_may_end_while_fibers_monitor_each_other, 0, "")
@@ -321,5 +304,4 @@ TEST(awaiting_without_monitoring_does_not_consume_the_value)
     weft_schedule(monitor, 0);
     ck_assert_int_eq(weft_await(monitor), 7);
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    assert_nothing_remains();
 }

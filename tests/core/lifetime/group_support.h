@@ -32,10 +32,6 @@ static inline weft_value sleep_then_mark_if_slept(void *arg)
     return rc;
 }
 
-static inline weft_value snooze_and_fail(void *arg)
-{
-    weft_snooze();
-    return weft_fail((int)(intptr_t)arg, "broken");
-}
+FIBER_DO(snooze_and_fail, weft_snooze(), weft_fail((int)(intptr_t)arg, "broken"))
 
 #endif

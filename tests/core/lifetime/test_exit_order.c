@@ -4,28 +4,7 @@
  */
 #include "support/suite.h"
 
-static weft_value suspend_and_mark_cancel(void *arg)
-{
-    weft_value rc = weft_suspend();
-    mark(arg);
-    return rc;
-}
-
-static weft_value defer_two_and_spin_child(void *arg)
-{
-    weft_defer(mark_arg, "first ");
-    weft_defer(mark_arg, "second ");
-    weft_spin(suspend_and_mark_cancel, "child ");
-    weft_snooze();
-    mark("body ");
-    return (weft_value)arg;
-}
-
-TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
-{ /* P16, P17 */
-    ck_assert_int_eq(weft_await(weft_spin(defer_two_and_spin_child, as_arg(4))), 4);
-    ck_assert_trail("body second first child ");
-}
+FIBER_DO(suspend_and_mark_cancel, weft_value rc = weft_suspend(), mark(arg), rc)
 
 static void sleep_and_await(void *arg)
 {
@@ -34,11 +13,7 @@ static void sleep_and_await(void *arg)
     mark("cleaned up ");
 }
 
-static weft_value defer_work(void *arg)
-{
-    weft_defer(sleep_and_await, as_arg(12));
-    return (weft_value)arg;
-}
+FIBER_DO(defer_work, weft_defer(sleep_and_await, as_arg(12)), arg)
 
 TEST(a_deferred_call_may_sleep_spin_and_await)
 { /* P17 */
@@ -56,11 +31,7 @@ static void block_twice(void *arg)
     mark("done");
 }
 
-static weft_value defer_blocking(void *arg)
-{
-    weft_defer(block_twice, NULL);
-    return weft_suspend();
-}
+FIBER_DO(defer_blocking, weft_defer(block_twice, NULL), weft_suspend())
 
 TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
 { /* T38, P24 */
@@ -78,12 +49,7 @@ static void spin_without_await(void *arg)
     mark("defer ");
 }
 
-static weft_value defer_spinning(void *arg)
-{
-    weft_defer(spin_without_await, NULL);
-    weft_snooze();
-    return (weft_value)arg;
-}
+FIBER_DO(defer_spinning, weft_defer(spin_without_await, NULL), weft_snooze(), arg)
 
 TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
 { /* P16, P23 */
@@ -124,16 +90,8 @@ TEST_PROGRAM(a_fiber_spun_under_an_ending_parent_or_main_is_ended_too, 9, "")
     return (int)spin_children_that_spin(as_arg(3));
 }
 
-static void attach_to_self(void *arg)
-{
-    ck_assert_int_eq(weft_attach(arg_id(arg), weft_self()), -EINVAL);
-}
-
-static weft_value defer_attaching(void *arg)
-{
-    weft_defer(attach_to_self, arg);
-    return 0;
-}
+CALLBACK(attach_to_self, ck_assert_int_eq(weft_attach(arg_id(arg), weft_self()), -EINVAL))
+FIBER_DO(defer_attaching, weft_defer(attach_to_self, arg), 0)
 
 TEST(no_fiber_can_be_attached_to_an_ending_fiber)
 { /* P27 */
@@ -173,11 +131,7 @@ static weft_value fail_named(void *arg)
     return weft_fail((int)(intptr_t)arg, "no such luck");
 }
 
-static weft_value spin_failing_and_detach(void *arg)
-{
-    weft_fiber f = weft_spin(fail_named, arg);
-    return weft_detach(f);
-}
+FIBER_DO(spin_failing_and_detach, weft_fiber f = weft_spin(fail_named, arg), weft_detach(f))
 
 static int return_with_unhandled_error(void)
 {

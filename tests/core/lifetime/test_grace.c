@@ -3,16 +3,8 @@
 
 static double seen[4];
 
-static void store_grace(void *arg)
-{
-    seen[(intptr_t)arg] = weft_grace();
-}
-
-static weft_value store_grace_when_cancelled(void *arg)
-{
-    weft_defer(store_grace, arg);
-    return weft_suspend();
-}
+CALLBACK(store_grace, seen[(intptr_t)arg] = weft_grace())
+FIBER_DO(store_grace_when_cancelled, weft_defer(store_grace, arg), weft_suspend())
 
 static weft_value store_grace_with_child(void *arg)
 {

@@ -254,12 +254,7 @@ TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
 
 static int counted;
 
-static weft_value count_one(void *arg)
-{
-    weft_snooze();
-    counted++;
-    return 0;
-}
+FIBER_DO(count_one, weft_snooze(), counted++, 0)
 
 TEST(many_members_end_with_their_group_and_with_one_error)
 { /* P28 */
@@ -343,11 +338,7 @@ TEST(a_restart_does_not_keep_a_cancelled_group_open)
     ck_assert_int_eq(weft_await(restarter), -ESRCH);
 }
 
-static weft_value add_up(void *arg)
-{
-    const int *numbers = arg;
-    return weft_snooze() < 0 ? -1 : numbers[0] + numbers[1];
-}
+FIBER_DO(add_up, const int *numbers = arg, weft_snooze() < 0 ? -1 : numbers[0] + numbers[1])
 
 TEST(options_apply_to_a_member_except_the_parent)
 {

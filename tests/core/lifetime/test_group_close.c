@@ -105,12 +105,7 @@ TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
     ck_assert_int_eq(timeout, 0); /* the shield has delayed it */
 }
 
-static weft_value raise_in_main(void *arg)
-{
-    weft_raise(weft_main(), (int)(intptr_t)arg, "raised");
-    return 0;
-}
-
+FIBER_DO(raise_in_main, weft_raise(weft_main(), (int)(intptr_t)arg, "raised"), 0)
 FIBER(interrupt_main, weft_interrupt(weft_main(), (int)(intptr_t)arg))
 
 /* Raised, interrupted, or an error of a child outside of the group. */
@@ -134,11 +129,7 @@ TEST_ROWS(an_error_of_the_caller_cancels_the_members_and_is_the_result, disturbe
     }
 }
 
-static weft_value fail_member_then_fail(void *arg)
-{
-    weft_schedule(arg_id(arg), -EIO);
-    return weft_fail(-EPIPE, "raised");
-}
+FIBER_DO(fail_member_then_fail, weft_schedule(arg_id(arg), -EIO), weft_fail(-EPIPE, "raised"))
 
 /* P19: the member fails before the caller gets the other error, or before the caller runs again. */
 TEST(neither_a_member_error_nor_a_raised_error_is_lost)
@@ -162,11 +153,7 @@ TEST(neither_a_member_error_nor_a_raised_error_is_lost)
     }
 }
 
-static weft_value cancel_and_fail(void *arg)
-{
-    weft_cancel(arg_id(arg));
-    return weft_fail(-EIO, "broken");
-}
+FIBER_DO(cancel_and_fail, weft_cancel(arg_id(arg)), weft_fail(-EIO, "broken"))
 
 static weft_value open_and_be_cancelled(void *arg)
 {
@@ -285,10 +272,7 @@ static void wait_for_children(int left)
     mark(" defer ");
 }
 
-static void wait_for_all_but_one(void *arg)
-{
-    wait_for_children(1);
-}
+CALLBACK(wait_for_all_but_one, wait_for_children(1))
 
 static weft_value sleep_then_fail(void *arg)
 {
@@ -366,10 +350,7 @@ static weft_value leave_group_open_with_failed_member(void *arg)
     return 42;
 }
 
-static void sleep_until_interrupted(void *arg)
-{
-    mark(weft_sleep(60) == -EIO ? arg : "another");
-}
+CALLBACK(sleep_until_interrupted, mark(weft_sleep(60) == -EIO ? arg : "another"))
 
 static weft_value sleep_in_a_deferred_call(void *arg)
 {

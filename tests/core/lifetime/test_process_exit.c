@@ -126,12 +126,7 @@ TEST_PROGRAM(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue, 5, "cle
 
 static weft_key printed; /* its destructor prints the value */
 
-static weft_value exit_with_local_value(void *arg)
-{
-    weft_local_set(printed, arg);
-    exit_here(0);
-    return 0;
-}
+FIBER_DO(exit_with_local_value, weft_local_set(printed, arg), exit_here(0), 0)
 
 TEST_PROGRAM_PRINTS(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit, 0, "main ",
                     "caller ")
@@ -223,12 +218,11 @@ TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy)
     const outcome *o = run_apart(overflow_in_fiber);
     if (!is_sanitized()) /* sanitizers have their own handlers, which run after ours */
         ck_assert_int_eq(o->status, -SIGSEGV);
-    assert_printed(o, "stack overflow in fiber #");
-    assert_printed(o, "'greedy'");
-    assert_printed(o, "which runs ");
-    assert_printed(o, "32 KiB");
-    assert_printed(o, ".stack_bytes");
-    assert_printed(o, "WEFT_STACK=");
+    assert_printed(o, "weft: stack overflow in fiber #");
+    assert_printed(o, "'greedy', which runs ");
+    assert_printed(o, "weft: the stack has 32 KiB; set a larger .stack_bytes "
+                      "in weft_spin_options, or WEFT_STACK=64K in the environment\n");
+    ck_assert_uint_eq(count_in(o->text, "overflow in fiber"), 1);
 }
 
 static void print_earlier(void)

@@ -18,38 +18,6 @@ TEST(an_expired_deadline_ends_the_block_and_later_calls_block_again)
     ck_assert_int_eq(rc, 0);
 }
 
-TEST(of_five_nested_scopes_only_the_expired_one_times_out)
-{ /* P41 */
-    for (int due = 0; due < 5; due++) {
-        weft_scope scopes[5];
-        for (int i = 0; i < 5; i++)
-            ck_assert_int_eq(weft_scope_open(&scopes[i], i == due ? 0.001 : 60), 0);
-        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
-        for (int i = 4; i >= 0; i--) {
-            ck_assert_int_eq(weft_snooze(), i >= due ? -ECANCELED : 0);
-            ck_assert_int_eq(weft_scope_close(&scopes[i]), i == due ? -ETIMEDOUT : 0);
-        }
-    }
-    ck_assert_uint_eq(armed_timers(), 0);
-}
-
-TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
-{ /* P42 */
-    weft_scope outer, inner;
-    ck_assert_int_eq(weft_scope_open(&outer, 0.01), 0);
-    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
-    int rc;
-    do {
-        ck_assert_int_eq(weft_scope_reset(&inner, 60), 0);
-        rc = weft_sleep(0.001);
-    } while (rc == 0);
-    ck_assert_int_eq(rc, -ECANCELED);
-    ck_assert(!weft_scope_is_cancelled(&inner));
-    ck_assert(weft_scope_is_cancelled(&outer));
-    ck_assert_int_eq(weft_scope_close(&inner), 0);
-    ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
-}
-
 TEST(an_outer_deadline_can_be_moved_before_the_inner_one_and_later_again)
 { /* P42 */
     weft_scope outer, inner;
@@ -136,7 +104,7 @@ static void assert_time_refused(double time_s)
 }
 
 TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
-{ /* P46 */
+{ /* P46, T78 */
     static const double times[] = {-1, -1e-12, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++)
         assert_time_refused(times[i]);
@@ -290,46 +258,7 @@ TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
     ck_assert_uint_eq(armed_timers(), 0);
 }
 
-static weft_value sleep_shortly(void *arg)
-{
-    int rc = weft_sleep(0.001);
-    return rc < 0 ? rc : (weft_value)arg;
-}
-
-TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
-{ /* P41, T40 */
-    int fd[2];
-    char byte;
-    ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber f = weft_spin(sleep_shortly, (void *)7);
-    WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_sleep(1), -ECANCELED);
-        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
-        ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        ck_assert_int_eq(weft_suspend(), -ECANCELED);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-        ck_assert_int_eq(weft_await_any(&f, 1, NULL), -ECANCELED);
-        ck_assert_int_eq(weft_await_children(), -ECANCELED);
-        ck_assert_int_eq(weft_transfer(f, 0), -ECANCELED);
-        ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
-    }
-    ck_assert_int_eq(weft_await(f), 7);
-    close_fd_pair(fd);
-}
-
-TEST(a_scope_affects_its_fiber_and_not_the_child_that_it_awaits)
-{ /* T32, T33, T34, P21, P41 */
-    int rc = 1;
-    weft_fiber f = 0;
-    WEFT_CANCEL_AFTER(0, rc) {
-        f = weft_spin(sleep_shortly, (void *)7);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_await(f), 7);
-}
+FIBER_DO(sleep_shortly, int rc = weft_sleep(0.001), rc < 0 ? rc : (weft_value)arg)
 
 static weft_value sleep_in_short_shields(void *arg)
 {
@@ -353,30 +282,6 @@ TEST(a_shield_protects_for_at_most_its_time)
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(rc[i], -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
-}
-
-static weft_value sleep_shielded_from_errors(void *arg)
-{
-    int *rc = arg;
-    WEFT_SHIELD(60) {
-        rc[0] = weft_sleep(0.002);
-        rc[1] = weft_snooze();
-    }
-    rc[2] = weft_sleep(60);
-    rc[3] = strcmp(weft_error()->message, "second thoughts 2");
-    rc[4] = weft_sleep(0.001);
-    return 0;
-}
-
-TEST(a_shield_delays_raised_errors_too)
-{ /* DESIGN 6 */
-    int rc[5] = {1, 1, 1, 1, 1};
-    weft_fiber f = weft_spin(sleep_shielded_from_errors, rc);
-    weft_snooze();
-    ck_assert_int_eq(weft_raise(f, -EIO, "second thoughts %d", 2), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    const int expected[5] = {0, 0, -EIO, 0, 0};
-    ck_assert_mem_eq(rc, expected, sizeof rc);
 }
 
 TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)

@@ -135,21 +135,6 @@ TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
     ck_assert_trail("block fiber block fiber queued ");
 }
 
-static weft_value store_value_then_snooze(void *arg)
-{
-    *(weft_value *)arg = weft_suspend();
-    return weft_snooze();
-}
-
-TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
-{ /* P24 */
-    weft_value got = 0;
-    weft_fiber f = spin_waiting(store_value_then_snooze, &got);
-    weft_schedule(f, 8);
-    ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
-    ck_assert_int_eq(got, 8);
-}
-
 static weft_value sleep_while_cancelled(void *arg)
 {
     ck_assert(!weft_is_cancelled());
@@ -165,11 +150,7 @@ static weft_value sleep_while_cancelled(void *arg)
     return 1;
 }
 
-static weft_value set_flag(void *arg)
-{
-    *(bool *)arg = true;
-    return 0;
-}
+FIBER_DO(set_flag, *(bool *)arg = true, 0)
 
 static weft_value ignore_cancellation_for_a_while(void *arg)
 {
@@ -223,22 +204,29 @@ typedef struct call_targets {
     int fd[2];
 } call_targets;
 
-static weft_value try_every_call(void *arg)
+static void try_every_call(call_targets *s)
 {
-    call_targets *s = arg;
-    weft_cancel(weft_self());
     assert_fiber_calls_refused(s->other);
     assert_io_calls_refused(s->fd);
     ck_assert_int_eq(weft_await(s->dead), 3); /* needs no wait */
-    return 0;
 }
 
-TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
+FIBER_DO(try_every_call_cancelled, weft_cancel(weft_self()), try_every_call(arg), 0)
+
+static weft_value try_every_call_in_scope(void *arg)
+{
+    WEFT_MOVE_ON_AFTER(0)
+        try_every_call(arg);
+    return -ECANCELED;
+}
+
+TEST_LOOP(every_kind_of_blocking_call_fails_at_once_in_a_cancelled_fiber_or_scope, 2)
 { /* T40, T41 */
     call_targets s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
     weft_snooze();
     ck_assert_int_eq(weft_socketpair(s.fd), 0);
-    ck_assert_int_eq(weft_await(weft_spin(try_every_call, &s)), -ECANCELED);
+    weft_fn *fn = _i == 0 ? try_every_call_cancelled : try_every_call_in_scope;
+    ck_assert_int_eq(weft_await(weft_spin(fn, &s)), -ECANCELED);
     char byte;
     /* Nothing was written, and the other end was closed. */
     ck_assert_int_eq(weft_read(s.fd[0], &byte, 1), 0);
@@ -247,13 +235,7 @@ TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
 
 FIBER(await_stored_fiber, weft_await(*(weft_fiber *)arg))
 FIBER(await_any_stored, weft_await_any(arg, 1, NULL))
-
-static weft_value await_own_children(void *arg)
-{
-    weft_spin(suspend, NULL);
-    return weft_await_children();
-}
-
+FIBER_DO(await_own_children, weft_spin(suspend, NULL), weft_await_children())
 FIBER(restart_stored_fiber, weft_restart(*(weft_fiber *)arg))
 
 static const struct {
@@ -275,41 +257,6 @@ TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
     }
     ck_assert_uint_le(armed_timers(), 2); /* the shielded sleep of the other fiber, its shield */
     close_idle_fd_pair(fd);
-}
-
-TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
-{ /* T44 */
-    for (int i = 0; i < 1000; i++) {
-        weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
-        ck_assert_int_eq(weft_start(f), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(cancel_and_await(f), -ECANCELED);
-    }
-    ck_assert_uint_eq(stats().fibers, 0);
-    ck_assert_uint_eq(stats().timers, 0);
-}
-
-static weft_value snooze_while_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    for (int i = 0; i < 100; i++)
-        weft_snooze();
-    return (weft_value)arg;
-}
-
-static weft_value snooze_once_while_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    weft_spin(mark_and_return, "ran");
-    ck_assert_int_eq(weft_snooze(), -ECANCELED);
-    ck_assert_trail("");
-    return 0;
-}
-
-TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
-{ /* T45, T40 */
-    ck_assert_int_eq(weft_await(weft_spin(snooze_while_cancelled, NULL)), -ECANCELED);
-    ck_assert_int_eq(weft_await(weft_spin(snooze_once_while_cancelled, NULL)), -ECANCELED);
 }
 
 /* Use memory of the parent until the cleanup ends. */
@@ -357,11 +304,7 @@ static weft_value time_out_and_terminate(void *arg)
     return 7;
 }
 
-static weft_value terminate_until_stopped(void *arg)
-{
-    terminate_cancelled(arg);
-    return 0;
-}
+FIBER_DO(terminate_until_stopped, terminate_cancelled(arg), 0)
 
 TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
 {

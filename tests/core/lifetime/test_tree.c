@@ -50,11 +50,7 @@ TEST(a_fiber_ends_only_after_its_children)
     ck_assert_trail("body child child ");
 }
 
-static weft_value fail_after_suspend(void *arg)
-{
-    weft_suspend();
-    return weft_fail((int)(intptr_t)arg, "broken in the end");
-}
+FIBER_DO(fail_after_suspend, weft_suspend(), weft_fail((int)(intptr_t)arg, "broken in the end"))
 
 static weft_value spin_two_that_fail_at_the_end(void *arg)
 {
@@ -175,11 +171,7 @@ TEST(a_parent_that_awaits_gets_the_error_once)
     ck_assert_int_eq(weft_snooze(), 0);
 }
 
-static weft_value sleep_then_fail(void *arg)
-{
-    weft_sleep(0.003);
-    return weft_fail((int)(intptr_t)arg, "late");
-}
+FIBER_DO(sleep_then_fail, weft_sleep(0.003), weft_fail((int)(intptr_t)arg, "late"))
 
 TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
 { /* P21 */
@@ -236,11 +228,7 @@ static weft_value detach_from_ending_parent(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value spin_and_end(void *arg)
-{
-    weft_spin((weft_fn *)arg, NULL);
-    return weft_snooze();
-}
+FIBER_DO(spin_and_end, weft_spin((weft_fn *)arg, NULL), weft_snooze())
 
 TEST(a_child_detached_before_or_while_its_parent_ends_outlives_it)
 { /* P27 */
@@ -343,12 +331,7 @@ TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
 
 static int ended;
 
-static weft_value count_end(void *arg)
-{
-    weft_value rc = weft_suspend();
-    ended += rc == -ECANCELED;
-    return rc;
-}
+FIBER_DO(count_end, weft_value rc = weft_suspend(), ended += rc == -ECANCELED, rc)
 
 static weft_value spin_many(void *arg)
 {

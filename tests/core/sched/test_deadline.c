@@ -66,10 +66,7 @@ TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
     weft_close(fd[1]);
 }
 
-static void *write_in_thread(void *arg)
-{
-    return as_arg(write_lines(*(int *)arg, true));
-}
+THREAD(write_in_thread, write_lines(*(int *)arg, true))
 
 TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
 {

@@ -11,11 +11,7 @@ static weft_sem empty;
 static weft_chan *chan;
 static int ends[2];
 
-static weft_value lock_and_suspend(void *arg)
-{
-    weft_mutex_lock(&locked);
-    return weft_suspend();
-}
+FIBER_DO(lock_and_suspend, weft_mutex_lock(&locked), weft_suspend())
 
 /* The result of each call that would switch. */
 #define CALLS_MAX 32
@@ -58,11 +54,7 @@ static void open_all(void)
 
 static bool has_switched;
 
-static weft_value note_switch(void *arg)
-{
-    has_switched = true;
-    return 0;
-}
+FIBER_DO(note_switch, has_switched = true, 0)
 
 static int make_all_calls(void)
 {
@@ -102,11 +94,7 @@ TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
     ck_assert_uint_eq(count_in(o->text, expected), count);
 }
 
-static weft_value end_forbidden(void *arg)
-{
-    weft_no_switch_begin();
-    return (weft_value)arg;
-}
+FIBER_DO(end_forbidden, weft_no_switch_begin(), arg)
 
 TEST_PROGRAM(a_no_switch_section_applies_only_to_its_fiber_and_ends_with_it, 0, "")
 { /* T106 */

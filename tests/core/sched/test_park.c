@@ -16,68 +16,8 @@ TEST(a_parked_fiber_runs_with_its_value_once_unparked)
     ck_assert_trail("f");
 }
 
-TEST(a_fiber_can_be_parked_while_runnable_and_before_it_runs)
-{ /* P14 */
-    weft_fiber f = weft_spin(mark_and_return, "f");
-    weft_fiber g = weft_spin(suspend_and_mark, "g");
-    ck_assert_int_eq(weft_park(f), 0);
-    weft_snooze();
-    weft_schedule(g, 3);
-    ck_assert_int_eq(weft_park(g), 0);
-    ck_assert_int_eq(weft_park(g), 0);
-    let_run();
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(g), 0);
-    ck_assert_int_eq(weft_unpark(g), 0);
-    ck_assert_int_eq(weft_unpark(f), 0);
-    let_run();
-    ck_assert_trail("gf");
-    ck_assert_int_eq(weft_await(g), 3);
-}
-
-static weft_value sleep_and_mark(void *arg)
-{
-    weft_sleep(0.002);
-    mark(arg);
-    return 0;
-}
-
-TEST(a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled)
-{ /* P14 */
-    weft_fiber f = weft_spin(sleep_and_mark, "f");
-    weft_snooze();
-    ck_assert_int_eq(weft_park(f), 0);
-    ck_assert_int_eq(weft_schedule(f, 5), -EBUSY);
-    weft_sleep(0.01);
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(f), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("f");
-}
-
-TEST(a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked)
-{ /* P14 */
-    weft_fiber f = spin_suspended();
-    weft_park(f);
-    weft_cancel(f);
-    let_run();
-    ck_assert_int_ne(weft_state_of(f), WEFT_DEAD);
-    weft_unpark(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
-
-static weft_value park_starter(void *arg)
-{
-    ck_assert_int_eq(weft_park(arg_id(arg)), 0);
-    mark("parked ");
-    return 0;
-}
-
-static weft_value unpark_fiber(void *arg)
-{
-    mark("unparks ");
-    return weft_unpark(arg_id(arg));
-}
+FIBER_DO(park_starter, ck_assert_int_eq(weft_park(arg_id(arg)), 0), mark("parked "), 0)
+FIBER_DO(unpark_fiber, mark("unparks "), weft_unpark(arg_id(arg)))
 
 TEST(a_fiber_can_be_parked_while_it_starts_another)
 { /* P14 */

@@ -103,11 +103,7 @@ TEST(suspend_returns_the_value_of_schedule_and_a_value_never_replaces_an_error)
     }
 }
 
-static weft_value schedule_main(void *arg)
-{
-    weft_schedule(weft_main(), (weft_value)arg);
-    return 0;
-}
+FIBER_DO(schedule_main, weft_schedule(weft_main(), (weft_value)arg), 0)
 
 TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
 { /* P8 */
@@ -123,12 +119,7 @@ TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
     ck_assert_int_eq(weft_suspend(), -EIO);
 }
 
-static weft_value sleep_and_mark(void *arg)
-{
-    weft_sleep(0.002);
-    mark(arg);
-    return 0;
-}
+FIBER_DO(sleep_and_mark, weft_sleep(0.002), mark(arg), 0)
 
 static weft_value tick_forever(void *arg)
 {
@@ -150,11 +141,7 @@ TEST(suspend_in_main_waits_until_all_fibers_except_daemons_have_ended)
     ck_assert_trail("work daemon ended");
 }
 
-static weft_value store_own_state(void *arg)
-{
-    *(weft_state *)arg = weft_state_of(weft_self());
-    return weft_suspend();
-}
+FIBER_DO(store_own_state, *(weft_state *)arg = weft_state_of(weft_self()), weft_suspend())
 
 TEST(other_fibers_can_query_the_state)
 { /* P9 */
@@ -205,52 +192,10 @@ static weft_value snooze_often(void *arg)
     return 1;
 }
 
-TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
-{ /* T3, T4, P64 */
-    double begin = weft_now();
-    ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
-    ck_assert_int_eq(weft_sleep(0.001), 0); /* not shortened */
-    ck_assert_slept(begin, 0.001);
-    weft_fiber sleeper = spin_sleeping();
-    weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
-    weft_snooze();
-    ck_assert_int_eq(weft_schedule(sleeper, 1), -EBUSY);
-    ck_assert_int_eq(weft_schedule(snoozer, 1), -EBUSY);
-    ck_assert_int_eq(weft_await(snoozer), 1);
-    ck_assert_int_eq(weft_cancel(sleeper), 0);
-    ck_assert_int_eq(weft_schedule(sleeper, 1), -EBUSY);
-    ck_assert_int_eq(weft_await(sleeper), -ECANCELED);
-}
-
-static weft_fiber second;
-
-static weft_value wake_second(void *arg)
-{
-    weft_suspend();
-    mark("first ");
-    return weft_schedule(second, 7);
-}
-
-TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
-{ /* T10 */
-    weft_fiber first = weft_spin(wake_second, NULL);
-    second = weft_spin(count_resumes, NULL);
-    weft_snooze();
-    weft_schedule(first, 1);
-    weft_schedule(second, 1);
-    let_run();
-    ck_assert_trail("first ");
-    ck_assert_int_eq(resumed, 1);
-    weft_schedule(second, 0);
-    ck_assert_int_eq(weft_await(second), 7);
-}
-
 static weft_value count_own_switches(void *arg)
 {
     snooze_often(arg);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(weft_self(), &info), 0);
-    return (weft_value)info.switches;
+    return (weft_value)info_of(weft_self()).switches;
 }
 
 TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)

@@ -23,9 +23,7 @@ TEST(a_used_up_slice_is_reported_until_the_fiber_switches)
 
 static double slice_of(weft_fiber f)
 {
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(f, &info), 0);
-    return info.slice_s;
+    return info_of(f).slice_s;
 }
 
 TEST(a_fiber_has_its_own_slice_or_the_current_default)

@@ -100,30 +100,10 @@ static weft_value snooze_until_over(void *arg)
     return 0;
 }
 
-static weft_value sleep_then_be_over(void *arg)
-{
-    int rc = weft_sleep(*(double *)arg);
-    is_over = true;
-    return rc;
-}
-
-TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
-{ /* P11, T11 */
-    double time_s = 0.01;
-    weft_fiber snoozers[3];
-    for (size_t i = 0; i < COUNT_OF(snoozers); i++)
-        snoozers[i] = weft_spin(snooze_until_over, NULL);
-    double before = weft_now();
-    ck_assert_int_eq(weft_await(weft_spin(sleep_then_be_over, &time_s)), 0);
-    double took = weft_now() - before;
-    ck_assert_double_ge(took, time_s - 2e-8);
-    if (is_sim()) /* no other process can delay it */
-        ck_assert_double_le(took, time_s + 0.001);
-    ck_assert_int_eq(weft_await_all(snoozers, COUNT_OF(snoozers), NULL), 0);
-}
+FIBER_DO(sleep_then_be_over, int rc = weft_sleep(*(double *)arg), is_over = true, rc)
 
 TEST(a_timeout_ends_a_loop_that_only_snoozes_and_a_wait_beside_it)
-{ /* P12 */
+{ /* P12, T14 */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         while (weft_snooze() == 0)
@@ -131,9 +111,7 @@ TEST(a_timeout_ends_a_loop_that_only_snoozes_and_a_wait_beside_it)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
-    WEFT_CANCEL_AFTER(0.002, rc)
-        ck_assert_int_eq(weft_suspend(), -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_times_out(0.002, ck_assert_int_eq(weft_suspend(), -ECANCELED));
     is_over = true;
     ck_assert_int_eq(weft_await(snoozer), 0);
 }
@@ -207,15 +185,6 @@ TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
     ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
 
-FIBER(sleep_0_s, weft_sleep(0))
-
-TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
-{ /* T15 */
-    for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(sleep_0_s, NULL), 0);
-    ck_assert_int_eq(weft_await_children(), 0);
-}
-
 static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
 
 static weft_value sleep_among_many(void *arg)
@@ -273,29 +242,4 @@ TEST(a_single_timer_is_not_coalesced)
     for (int i = 0; i < 100; i++)
         weft_cancel(far[i]);
     weft_await_all(far, 100, NULL);
-}
-
-typedef struct suspension {
-    double timeout_s;
-    weft_value got;
-} timed_suspend;
-
-static weft_value suspend_with_timeout(void *arg)
-{
-    timed_suspend *p = arg;
-    int rc;
-    WEFT_CANCEL_AFTER(p->timeout_s, rc)
-        p->got = weft_suspend();
-    return -rc;
-}
-
-TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
-{ /* T14 */
-    timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
-    ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
-    ck_assert_int_eq(brief.got, -ECANCELED);
-    weft_fiber f = spin_waiting(suspend_with_timeout, &endless);
-    ck_assert_int_eq(weft_schedule(f, 8), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(endless.got, 8);
 }

@@ -63,24 +63,6 @@ TEST(nested_starts_return_one_after_the_other)
     ck_assert_trail("outer inner outer again back queued inner ");
 }
 
-static weft_value assert_starter_cannot_be_resumed(void *arg)
-{
-    weft_fiber starter = arg_id(arg);
-    ck_assert_int_eq(weft_state_of(starter), WEFT_WAITING);
-    ck_assert_int_eq(weft_schedule(starter, 9), -EBUSY);
-    ck_assert_int_eq(weft_interrupt(starter, -9), -EBUSY);
-    ck_assert_int_eq(weft_transfer(starter, 9), -EBUSY);
-    ck_assert_int_eq(weft_start(starter), -EBUSY);
-    return weft_suspend();
-}
-
-TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
-{ /* T5 */
-    weft_fiber f = weft_new(assert_starter_cannot_be_resumed, id_arg(weft_self()));
-    ck_assert_int_eq(weft_start(f), 0);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-}
-
 TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
 { /* T7 */
     weft_fiber started = weft_new(suspend, NULL);
@@ -107,22 +89,6 @@ TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
 { /* T44 */
     ck_assert_int_eq(weft_await(weft_spin(start_fiber_that_cancels_self, NULL)), -ECANCELED);
     ck_assert_trail("started cancelled");
-}
-
-static weft_value start_when_cancelled(void *arg)
-{
-    weft_cancel(weft_self());
-    ck_assert_int_eq(weft_start(arg_id(arg)), -ECANCELED);
-    ck_assert_int_eq(weft_transfer(arg_id(arg), 1), -ECANCELED);
-    return 0;
-}
-
-TEST(a_cancelled_fiber_neither_starts_nor_transfers)
-{ /* T40 */
-    weft_fiber f = weft_new(mark_and_return, "ran");
-    ck_assert_int_eq(weft_await(weft_spin(start_when_cancelled, id_arg(f))), -ECANCELED);
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
 
 static weft_value transfer_double_back(void *arg)
@@ -157,56 +123,6 @@ TEST(a_transfer_runs_before_queued_fibers_and_to_self_returns_at_once)
     ck_assert_int_eq(weft_await(f), 2);
 }
 
-FIBER(transfer_to, weft_transfer(arg_id(arg), 1))
-
-TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
-{ /* P4 */
-    weft_fiber f = weft_spin(suspend_and_mark, "f");
-    weft_snooze();
-    weft_schedule(f, 1);
-    weft_spin(mark_and_return, "g");
-    ck_assert_int_eq(weft_transfer(f, 2), 0);
-    ck_assert_trail("fg");
-    ck_assert_int_eq(weft_await(f), 2);
-}
-
-static weft_value mark_first_value(void *arg)
-{
-    mark("ran");
-    return weft_first_value();
-}
-
-TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
-{ /* P4, T3 */
-    weft_fiber f = weft_spin(mark_first_value, NULL);
-    ck_assert_int_eq(weft_transfer(f, 4), 0);
-    let_run();
-    ck_assert_trail("ran");
-    ck_assert_int_eq(weft_await(f), 4);
-}
-
-TEST(a_transfer_does_not_replace_an_error)
-{ /* P6 */
-    weft_fiber f = spin_suspended();
-    weft_schedule(f, -EIO);
-    ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* the error of the child that ended */
-    ck_assert_int_eq(weft_await(f), -EIO);
-}
-
-FIBER(snooze_once, weft_snooze())
-
-TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
-{ /* P64 */
-    weft_fiber sleeper = spin_sleeping();
-    weft_fiber snoozer = weft_spin(snooze_once, NULL);
-    weft_snooze();
-    ck_assert_int_eq(weft_transfer(sleeper, 1), -EBUSY);
-    ck_assert_int_eq(weft_transfer(snoozer, 1), -EBUSY);
-    weft_fiber parked = spin_suspended();
-    weft_park(parked);
-    ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
-}
-
 static weft_value transfer_and_mark(void *arg)
 {
     mark("transfers ");
@@ -235,18 +151,4 @@ TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
     ck_assert_trail("transfers target back target again ");
     weft_schedule(f, 6);
     ck_assert_int_eq(weft_await(f), 6);
-}
-
-TEST(a_fiber_in_transfer_can_be_scheduled_cancelled_raised_in_and_interrupted)
-{ /* P8, T38 */
-    for (int i = 0; i < 4; i++) {
-        weft_fiber f = spin_waiting(transfer_to, id_arg(spin_suspended()));
-        const int results[] = {12, -ECANCELED, -EIO, -31};
-        ck_assert_int_eq(i == 0   ? weft_schedule(f, 12)
-                         : i == 1 ? weft_cancel(f)
-                         : i == 2 ? weft_raise(f, -EIO, "raised")
-                                  : weft_interrupt(f, -31),
-                         0);
-        ck_assert_int_eq(weft_await(f), results[i]);
-    }
 }

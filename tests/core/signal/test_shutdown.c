@@ -25,7 +25,7 @@ static weft_value end_when_cancelled(void *arg)
     return rc;
 }
 
-static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name, bool is_daemon)
+static weft_fiber spin_kind(weft_fn *fn, void *arg, const char *name, bool is_daemon)
 {
     return weft_spin_with(fn, arg, &(weft_spin_options){.name = name, .is_daemon = is_daemon});
 }
@@ -38,13 +38,13 @@ static weft_value wait_with_child(void *arg)
 
 static weft_value wait_with_daemon(void *arg)
 {
-    spin_named(end_when_cancelled, "daemon ", "", true);
+    spin_kind(end_when_cancelled, "daemon ", "", true);
     return weft_sleep(INFINITY);
 }
 
 TEST(all_fibers_except_daemons_end_with_parents_before_children)
 { /* T104 */
-    weft_fiber daemon = spin_named(wait_with_child, NULL, "", true);
+    weft_fiber daemon = spin_kind(wait_with_child, NULL, "", true);
     weft_fiber f = weft_spin(wait_with_child, NULL);
     weft_spin(wait_with_daemon, NULL); /* the daemon ends with its parent */
     weft_spin(end_when_cancelled, "second");
@@ -128,9 +128,9 @@ static weft_value clean_up_too_long(void *arg)
 
 static int shut_down_stubborn(void)
 {
-    spin_named(ignore_cancels, NULL, "stubborn", false);
-    spin_named(clean_up_too_long, NULL, "slow", false);
-    spin_named(end_when_cancelled, "", "polite", false);
+    spin_kind(ignore_cancels, NULL, "stubborn", false);
+    spin_kind(clean_up_too_long, NULL, "slow", false);
+    spin_kind(end_when_cancelled, "", "polite", false);
     weft_snooze();
     _exit(weft_shutdown_all(0.02) == -ETIMEDOUT ? 7 : 1);
 }
@@ -147,12 +147,7 @@ TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
     ck_assert_ptr_null(strstr(o->text, "polite"));
 }
 
-static weft_value spin_when_scheduled(void *arg)
-{
-    weft_suspend();
-    weft_spin(mark_and_return, arg);
-    return 0;
-}
+FIBER_DO(spin_when_scheduled, weft_suspend(), weft_spin(mark_and_return, arg), 0)
 
 static weft_value spin_while_cancelled(void *arg)
 {
@@ -165,7 +160,7 @@ static weft_value spin_while_cancelled(void *arg)
 
 TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
 { /* T104 */
-    weft_fiber daemon = spin_named(spin_when_scheduled, "daemon's", "", true);
+    weft_fiber daemon = spin_kind(spin_when_scheduled, "daemon's", "", true);
     weft_spin(spin_while_cancelled, "during");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
@@ -193,7 +188,7 @@ static weft_value reuse_record_of(void *daemon)
 
 TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
 {
-    weft_fiber f = spin_named(suspend, NULL, "", true);
+    weft_fiber f = spin_kind(suspend, NULL, "", true);
     weft_spin(reuse_record_of, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
@@ -312,11 +307,7 @@ static weft_value accept_until_cancelled(void *arg)
     return rc;
 }
 
-static weft_value shut_down_soon(void *arg)
-{
-    weft_sleep(0.001);
-    return weft_shutdown_all(60);
-}
+FIBER_DO(shut_down_soon, weft_sleep(0.001), weft_shutdown_all(60))
 
 TEST(accepting_fibers_are_cancelled_first_also_the_loop_of_an_ancestor)
 {
@@ -337,8 +328,6 @@ TEST(accepting_fibers_are_cancelled_first_also_the_loop_of_an_ancestor)
     for (int i = 0; i < 3; i++)
         weft_close(fd[i]);
 }
-
-/* Other threads. */
 
 static weft_value wait_in_cord(void *arg)
 {
@@ -363,17 +352,12 @@ TEST(started_cords_are_cancelled_and_awaited)
     }
 }
 
-static void *install_in_thread(void *arg)
-{
-    return as_arg(weft_shutdown_on_signals(1));
-}
+THREAD(install_in_thread, weft_shutdown_on_signals(1))
 
 TEST(only_the_main_thread_can_install_shutdown_on_signals)
 {
     ck_assert_int_eq((intptr_t)join_thread(start_thread(install_in_thread, NULL)), -EPERM);
 }
-
-/* Programs that signals end. */
 
 typedef struct running_program {
     pid_t pid;
@@ -448,12 +432,7 @@ static int wait_forever(void)
     return weft_wait_signal(&set);
 }
 
-static weft_value print_when_cancelled(void *arg)
-{
-    weft_value rc = weft_sleep(INFINITY);
-    print_stderr(arg);
-    return rc;
-}
+FIBER_DO(print_when_cancelled, weft_value rc = weft_sleep(INFINITY), print_stderr(arg), rc)
 
 static weft_value print_with_grandchild(void *arg)
 {
@@ -535,7 +514,7 @@ static weft_value compute_forever(void *arg)
 static int wait_beside_computing(void)
 {
     weft_shutdown_on_signals(60);
-    spin_named(compute_forever, NULL, "busy", false);
+    spin_kind(compute_forever, NULL, "busy", false);
     wait_forever();
     return 0;
 }
@@ -597,8 +576,8 @@ TEST_PROGRAM(a_signal_sent_twice_at_once_counts_once, 0, "cancelled ")
 static int compute_too_long(void)
 {
     weft_shutdown_on_signals(0.05);
-    spin_named(compute_forever, NULL, "busy", false);
-    spin_named(sleep_forever, NULL, "daemon", true);
+    spin_kind(compute_forever, NULL, "busy", false);
+    spin_kind(sleep_forever, NULL, "daemon", true);
     wait_forever();
     return 0;
 }
@@ -620,11 +599,7 @@ static void sleep_in_defer(void *arg)
         weft_sleep(INFINITY);
 }
 
-static weft_value end_with_slow_defer(void *arg)
-{
-    weft_defer(sleep_in_defer, arg);
-    return 0;
-}
+FIBER_DO(end_with_slow_defer, weft_defer(sleep_in_defer, arg), 0)
 
 /* Simulate a signal while the scheduler changes a record: live and the lists are invalid. */
 TEST_SIGNALLED_PRINTS(the_report_after_the_grace_time_reads_only_fiber_records, SIGTERM, 1,
@@ -632,7 +607,7 @@ TEST_SIGNALLED_PRINTS(the_report_after_the_grace_time_reads_only_fiber_records, 
                       "'torn' has not ended 50 ms after the signal; it waits for sleep\n")
 {
     weft_shutdown_on_signals(0.05);
-    weft_fiber f = spin_named(end_with_slow_defer, NULL, "torn", false);
+    weft_fiber f = spin_kind(end_with_slow_defer, NULL, "torn", false);
     weft_snooze();
     weft__fiber *record = weft__fiber_find(weft__cord_self, f);
     if (record == NULL || record->phase != WEFT__ENDING)
@@ -681,7 +656,7 @@ TEST_SIGNALLED_PRINTS(the_grace_time_continues_while_the_process_ends, SIGINT, 1
                       "'stubborn' has not ended ")
 {
     weft_shutdown_on_signals(0.05);
-    spin_named(ignore_cancels, NULL, "stubborn", false);
+    spin_kind(ignore_cancels, NULL, "stubborn", false);
     weft_snooze();
     print_stderr("!");
     wait_forever();
@@ -707,11 +682,7 @@ TEST_SIGNALLED(a_process_without_fibers_that_does_not_end_is_reported, SIGTERM, 
     return 0;
 }
 
-static weft_value print_and_wake_main(void *arg)
-{
-    print_stderr(arg);
-    return weft_schedule(weft_main(), 0);
-}
+FIBER_DO(print_and_wake_main, print_stderr(arg), weft_schedule(weft_main(), 0))
 
 TEST_SIGNALLED(a_handler_of_the_program_replaces_the_shutdown_on_its_signal, SIGTERM, 0, "own")
 {

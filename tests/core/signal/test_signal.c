@@ -91,11 +91,7 @@ static void send_alarm_soon(void)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
-static void *raise_arg(void *arg)
-{
-    raise((int)(intptr_t)arg);
-    return NULL;
-}
+THREAD_DO(raise_arg, raise((int)(intptr_t)arg), 0)
 
 TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
 {
@@ -355,10 +351,7 @@ TEST(a_signal_wakes_waiters_in_every_thread)
     ck_assert(is_not_pending(SIGUSR1));
 }
 
-static void *register_and_end(void *arg)
-{
-    return as_arg(weft_on_signal(SIGUSR1, mark_and_return, arg));
-}
+THREAD(register_and_end, weft_on_signal(SIGUSR1, mark_and_return, arg))
 
 TEST(a_handler_ends_with_the_thread_that_registered_it)
 {
@@ -490,8 +483,6 @@ TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
     raise(SIGUSR2);
     return 0;
 }
-
-/* The dump of all fibers. */
 
 static const char *dump_signal;
 

@@ -50,7 +50,10 @@ static void handle_without_info(int sig)
 
 static void handle_with_info(int sig, siginfo_t *info, void *context)
 {
-    if (sig != SIGSEGV || info->si_code <= 0 || context == NULL)
+    sigset_t blocked;
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    if (sig != SIGSEGV || info->si_code <= 0 || context == NULL ||
+        !sigismember(&blocked, SIGUSR1) || !sigismember(&blocked, SIGSEGV))
         abort();
     write_handled();
     _exit(7);
@@ -60,6 +63,7 @@ static void set_info_handler(void (*fn)(int, siginfo_t *, void *), struct sigact
 {
     struct sigaction action = {.sa_sigaction = fn, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGUSR1);
     sigaction(SIGSEGV, &action, before);
 }
 

@@ -118,11 +118,7 @@ static inline weft_value restart_and_mark(void *arg)
     return 0;
 }
 
-static inline weft_value fail_later(void *arg)
-{
-    weft_sleep(TICK_S);
-    return weft_fail((int)(intptr_t)arg, "broken");
-}
+FIBER_DO(fail_later, weft_sleep(TICK_S), weft_fail((int)(intptr_t)arg, "broken"))
 
 static inline weft_value mark_if_stopped(void *arg)
 {

@@ -117,17 +117,6 @@ TEST(spun_children_are_restarted_as_the_options_say)
     }
 }
 
-FIBER(fail_three_times, ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5)
-
-TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
-{ /* P39, P31 */
-    weft_fiber f = weft_spin(fail_three_times, NULL);
-    ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
-                     0);
-    ck_assert_int_eq(runs[0], 4);
-    ck_assert_int_eq(weft_await(f), -ESRCH);
-}
-
 TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
 { /* P39 */
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
@@ -136,20 +125,6 @@ TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
     ck_assert_trail("(x-5)");
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_sleep(0), 0);
-}
-
-TEST(children_that_fail_at_the_same_time_count_as_one_restart)
-{ /* P39 */
-    supervisor_args p;
-    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
-    p.options.restarts_max = 1;
-    weft_fiber supervisor = spin_waiting(run_supervisor, &p);
-    weft_schedule(id_of('c'), -EIO);
-    weft_schedule(id_of('b'), -EIO);
-    let_run();
-    ck_assert_int_eq(weft_state_of(supervisor), WEFT_WAITING);
-    end_child('a', FAILS);
-    ck_assert_int_eq(weft_await(supervisor), -EIO);
 }
 
 static weft_value fail_after_sibling(void *arg)

@@ -85,12 +85,7 @@ static weft_value end_when_scheduled(void *arg)
     return 0;
 }
 
-static weft_value end_with_survivor(void *arg)
-{
-    weft_spin(end_when_scheduled, NULL);
-    weft_snooze();
-    return 0;
-}
+FIBER_DO(end_with_survivor, weft_spin(end_when_scheduled, NULL), weft_snooze(), 0)
 
 TEST(a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_supervisor)
 {

@@ -4,10 +4,7 @@
  * and of the process.
  */
 #include "core/supervise/supervise_support.h"
-#include "support/property.h"
-
-/* The function of a fiber may ignore its argument. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "support/property_suite.h"
 
 #include <limits.h>
 #include <malloc.h>
@@ -138,8 +135,6 @@ static void run_reference(int variant)
         end_reference(supervisor);
     }
 }
-
-/* Random actions of other fibers. */
 
 static weft_fiber known[32]; /* fibers that have run; most have ended */
 
@@ -297,15 +292,11 @@ static const property properties[] = {
      .sim_seeds = 10},
 };
 
-/* Load. */
+PROPERTIES(properties)
 
 static int load_runs;
 
-static weft_value run_and_suspend(void *arg)
-{
-    load_runs++;
-    return weft_suspend();
-}
+FIBER_DO(run_and_suspend, load_runs++, weft_suspend())
 
 static weft_value supervise_load(void *arg)
 {
@@ -315,9 +306,8 @@ static weft_value supervise_load(void *arg)
     return weft_supervise(NULL, 0, options);
 }
 
-/* P28, P39 */
-START_TEST(thousands_of_children_are_started_restarted_and_stopped)
-{
+TEST(thousands_of_children_are_started_restarted_and_stopped)
+{ /* P28, P39 */
     static weft_fiber children[MANY_FIBERS / 4];
     const int n = COUNT_OF(children);
     for (weft_strategy s = WEFT_ONE_FOR_ONE; s <= WEFT_REST_FOR_ONE; s++) {
@@ -340,7 +330,6 @@ START_TEST(thousands_of_children_are_started_restarted_and_stopped)
         assert_nothing_left();
     }
 }
-END_TEST
 
 /* The memory in use early and late in a long series of runs. */
 typedef struct series {
@@ -386,9 +375,8 @@ static weft_value supervise_series(void *arg)
     return weft_supervise(&child, 1, &(weft_supervise_options){.restarts_max = UINT_MAX});
 }
 
-/* P39, P30 */
-START_TEST(many_restarts_of_a_child_take_constant_memory)
-{
+TEST(many_restarts_of_a_child_take_constant_memory)
+{ /* P39, P30 */
     for (int i = 0; i < 2; i++) {
         series s = {.value = i == 0 ? 0 : -EIO};
         ck_assert_int_eq(weft_await(weft_spin(supervise_series, &s)), -ECANCELED);
@@ -396,7 +384,6 @@ START_TEST(many_restarts_of_a_child_take_constant_memory)
         assert_nothing_left();
     }
 }
-END_TEST
 
 static weft_value spin_next(void *arg)
 {
@@ -405,28 +392,20 @@ static weft_value spin_next(void *arg)
     return 0;
 }
 
-/* P39 */
-START_TEST(an_endless_series_of_children_takes_constant_memory)
-{
+TEST(an_endless_series_of_children_takes_constant_memory)
+{ /* P39 */
     series s = {0};
     weft_spin(spin_next, &s);
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     assert_constant(&s, false);
     assert_nothing_left();
 }
-END_TEST
 
 /* The end of the process and of threads. */
 
-static weft_value exit_with_arg(void *arg)
-{
-    exit_here((int)(intptr_t)arg);
-    return 0;
-}
-
 static weft_value supervise_exiting_child(void *arg)
 {
-    const weft_child children[] = {{.fn = sleep_forever}, {.fn = exit_with_arg, .arg = arg}};
+    const weft_child children[] = {{.fn = sleep_forever}, {.fn = exit_with, .arg = arg}};
     return weft_supervise(children, 2, &(weft_supervise_options){.backoff_s = 1});
 }
 
@@ -469,15 +448,13 @@ static int return_while_a_fiber_supervises(void)
     return 5;
 }
 
-/* P33, P39 */
-START_TEST(the_process_may_end_while_a_fiber_supervises)
-{
+TEST(the_process_may_end_while_a_fiber_supervises)
+{ /* P33, P39 */
     assert_silent(run_apart(exit_in_a_child), 3);
     assert_silent(run_apart(exit_in_a_child_of_main), 4);
     assert_silent(run_apart(return_while_a_fiber_supervises), 5);
     assert_silent(run_apart(exit_in_on_exit), 6);
 }
-END_TEST
 
 static int supervise_in_deadlock(void)
 {
@@ -498,32 +475,22 @@ static int supervise_stubborn_in_deadlock(void)
     return is_good && strcmp(trail, "h!1H") == 0 ? 0 : 1;
 }
 
-/* P39 */
-START_TEST(a_main_fiber_with_children_that_can_never_end_gets_edeadlk)
-{
+TEST(a_main_fiber_with_children_that_can_never_end_gets_edeadlk)
+{ /* P39 */
     const outcome *o = run_apart(supervise_in_deadlock);
     ck_assert(o->status == 0 && o->text[0] != '\0');
     ck_assert_int_eq(run_apart(supervise_stubborn_in_deadlock)->status, 0);
 }
-END_TEST
 
-static int supervise_where_switching_is_forbidden(void)
-{
+TEST_PROGRAM_PRINTS(weft_supervise_is_refused_where_switching_is_forbidden, 0,
+                    "tried to switch while switching is forbidden")
+{ /* P39 */
     weft_spin(mark_and_return, "ran");
     weft_no_switch_begin();
     int rc = weft_supervise(NULL, 0, NULL);
     weft_no_switch_end();
     return rc == -EPERM && trail[0] == '\0' ? 0 : 1;
 }
-
-/* P39 */
-START_TEST(weft_supervise_is_refused_where_switching_is_forbidden)
-{
-    const outcome *o = run_apart(supervise_where_switching_is_forbidden);
-    ck_assert_int_eq(o->status, 0);
-    assert_printed(o, "tried to switch while switching is forbidden");
-}
-END_TEST
 
 static weft_value supervise_sleepers(void *arg)
 {
@@ -540,9 +507,8 @@ static void *supervise_in_thread(void *arg)
     return NULL;
 }
 
-/* P39 */
-START_TEST(every_thread_has_its_own_supervisors_and_ends_them)
-{
+TEST(every_thread_has_its_own_supervisors_and_ends_them)
+{ /* P39 */
     int rc[2] = {0};
     pthread_t threads[2];
     for (int i = 0; i < 2; i++)
@@ -551,21 +517,4 @@ START_TEST(every_thread_has_its_own_supervisors_and_ends_them)
         join_thread(threads[i]);
         ck_assert_int_eq(rc[i], -EIO);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &thousands_of_children_are_started_restarted_and_stopped,
-    &many_restarts_of_a_child_take_constant_memory,
-    &an_endless_series_of_children_takes_constant_memory,
-    &the_process_may_end_while_a_fiber_supervises,
-    &a_main_fiber_with_children_that_can_never_end_gets_edeadlk,
-    &weft_supervise_is_refused_where_switching_is_forbidden,
-    &every_thread_has_its_own_supervisors_and_ends_them,
-};
-
-int main(void)
-{
-    return run_properties("supervise_storm", properties, COUNT_OF(properties), tests,
-                          COUNT_OF(tests));
 }

@@ -4,11 +4,7 @@
 
 #include <limits.h>
 
-static weft_value fail_at_once(void *arg)
-{
-    runs[0]++;
-    return weft_fail((int)(intptr_t)arg, "the %d. time", runs[0]);
-}
+FIBER_DO(fail_at_once, runs[0]++, weft_fail((int)(intptr_t)arg, "the %d. time", runs[0]))
 
 TEST(the_last_error_is_returned_after_one_restart_too_many_in_the_window)
 { /* P39 */
@@ -29,11 +25,7 @@ TEST(the_last_error_is_returned_after_one_restart_too_many_in_the_window)
 }
 
 /* Fail after the given number of ticks, 19 times. */
-static weft_value fail_after_ticks(void *arg)
-{
-    weft_sleep(*(double *)arg * TICK_S);
-    return ++runs[0] < 20 ? -EIO : 0;
-}
+FIBER_DO(fail_after_ticks, weft_sleep(*(double *)arg *TICK_S), ++runs[0] < 20 ? -EIO : 0)
 
 TEST(restarts_in_the_window_count_and_those_that_have_left_it_do_not)
 { /* P39 */

@@ -5,6 +5,8 @@
 #include "core/supervise/supervise_support.h"
 #include "support/suite.h"
 
+FIXTURE(NULL, assert_nothing_left)
+
 static weft_fiber supervise_a(weft_restart_when restart, weft_supervise_options options)
 {
     static supervisor_args p;
@@ -27,7 +29,6 @@ TEST(children_added_later_are_supervised_and_stopped_first)
     ck_assert_trail("abcBbCc");
     ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
     ck_assert_trail("abcBbCcCBA");
-    assert_nothing_left();
 }
 
 TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
@@ -37,7 +38,6 @@ TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
     ck_assert_int_eq(weft_await(supervisor), -EPIPE);
     ck_assert_error(-EPIPE, "broken");
     ck_assert_trail("aA");
-    assert_nothing_left();
 }
 
 static void spin_b_once(weft_fiber child, weft_value value, void *arg)
@@ -56,7 +56,6 @@ TEST(a_child_spun_by_on_exit_is_supervised)
     ck_assert_trail("aAbBb");
     end_child('b', RETURNS);
     ck_assert_int_eq(weft_await(supervisor), 0);
-    assert_nothing_left();
 }
 
 static void mark_exit_and_spin(weft_fiber child, weft_value value, void *arg)
@@ -74,14 +73,9 @@ TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_
     ck_assert_int_eq(weft_supervise(NULL, 0, &options), -EIO);
     ck_assert_error(-EIO, "broken");
     ck_assert_trail("(-5)(-5)(-5)");
-    assert_nothing_left();
 }
 
-static weft_value spin_failing_and_supervise(void *arg)
-{
-    weft_spin(fail_later, as_arg(-EIO));
-    return run_supervisor(arg);
-}
+FIBER_DO(spin_failing_and_supervise, weft_spin(fail_later, as_arg(-EIO)), run_supervisor(arg))
 
 TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller)
 { /* P39 */
@@ -108,7 +102,6 @@ TEST(children_that_never_ran_or_are_parked_are_stopped_too)
     ck_assert_trail("ac");
     ck_assert_int_eq(cancel_and_await(supervisor), -ECANCELED);
     ck_assert_trail("acCA");
-    assert_nothing_left();
 }
 
 static void restart_and_detach(weft_fiber child, weft_value value, void *arg)
@@ -146,7 +139,6 @@ TEST(a_child_can_be_moved_from_one_supervisor_to_another)
     ck_assert_trail("abAa");
     cancel_and_await(to);
     ck_assert_trail("abAaAB");
-    assert_nothing_left();
 }
 
 static weft_group *open_group;
@@ -176,7 +168,6 @@ TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
     ck_assert_int_eq(weft_await(supervisor), -EPIPE);
     ck_assert_int_eq(inner, -ECANCELED);
     ck_assert_trail("a2Aa1A");
-    assert_nothing_left();
 }
 
 static void restart_some(weft_fiber child, weft_value value, void *arg)
@@ -218,7 +209,6 @@ TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again)
     weft_schedule(id_of('a'), 1);
     ck_assert_int_eq(weft_await(supervisor), 0);
     ck_assert_trail("aA(1)aA(0)");
-    assert_nothing_left();
 }
 
 static weft_value await_and_restart(void *arg)
@@ -242,12 +232,7 @@ TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_f
     cancel_supervisor(supervisor);
 }
 
-static weft_value restart_b_later(void *arg)
-{
-    weft_await(id_of('b'));
-    weft_sleep(TICK_S);
-    return weft_restart(id_of('b'));
-}
+FIBER_DO(restart_b_later, weft_await(id_of('b')), weft_sleep(TICK_S), weft_restart(id_of('b')))
 
 TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
 { /* P39, P31 */
@@ -265,7 +250,6 @@ TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
     let_run();
     ck_assert_trail("BCAbac");
     cancel_supervisor(supervisor);
-    assert_nothing_left();
 }
 
 static void await_child_twice(weft_fiber child, weft_value value, void *arg)
@@ -286,7 +270,6 @@ TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
     let_run();
     ck_assert_trail("aAa");
     cancel_supervisor(supervisor);
-    assert_nothing_left();
 }
 
 TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
@@ -301,13 +284,10 @@ TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
     ck_assert_int_eq(weft_interrupt(supervisor, -7), -EBUSY);
     let_run();
     ck_assert_trail("ah!");
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(supervisor, &info), 0);
-    ck_assert_uint_eq(info.waits_for_fiber, stubborn);
+    ck_assert_uint_eq(info_of(supervisor).waits_for_fiber, stubborn);
     weft_schedule(stubborn, 0);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("ah!HA");
-    assert_nothing_left();
 }
 
 TEST(a_raised_error_an_interrupt_and_terminate_stop_all_children)
@@ -333,17 +313,14 @@ TEST(a_scope_limits_the_duration_of_a_supervision)
 { /* P39 */
     const weft_child children[] = {{.fn = mark_if_stopped, .arg = "1"},
                                    {.fn = mark_if_stopped, .arg = "2"}};
-    int rc = 0, inner = 0;
-    WEFT_CANCEL_AFTER(TICK_S, rc)
-        inner = weft_supervise(children, 2, NULL);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
+    int inner = 0;
+    ck_assert_times_out(TICK_S, inner = weft_supervise(children, 2, NULL));
     ck_assert_int_eq(inner, -ECANCELED);
     ck_assert_trail("21");
     WEFT_MOVE_ON_AFTER(0)
         inner = weft_supervise(children, 2, NULL);
     ck_assert_int_eq(inner, -ECANCELED);
     ck_assert_trail("21"); /* the children never ran */
-    assert_nothing_left();
 }
 
 static weft_value supervise_bc(void *arg)
@@ -377,7 +354,6 @@ TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervi
     ck_take_trail("a(bcBbBC)(inner-5)(bc");
     ck_assert_int_eq(cancel_and_await(outer), -ECANCELED);
     ck_assert_trail("CB)A");
-    assert_nothing_left();
 }
 
 TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
@@ -389,7 +365,6 @@ TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
     ck_assert_int_eq(weft_await(outer), -EPIPE);
     ck_assert_error(-EPIPE, "no more");
     ck_assert_uint_eq(weft_error()->fiber, weft_self());
-    assert_nothing_left();
 }
 
 TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it)
@@ -409,5 +384,4 @@ TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it)
     }
     weft_unmonitor(id_of('a'));
     cancel_supervisor(supervisor);
-    assert_nothing_left();
 }

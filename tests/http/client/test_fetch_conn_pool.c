@@ -32,10 +32,9 @@ TEST(the_most_recently_used_connection_is_reused_first)
     open_site(STEPS({.handle = reply_fiber_id}));
     for (int i = 0; i < 2; i++) {
         weft_fetch *f[2];
-        char last[32];
         for (int k = 0; k < 2; k++)
             ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&site, "/"), &f[k]), 200);
-        snprintf(last, sizeof last, "%s", weft_fetch_header(f[i], "X-Who"));
+        const char *last = format("%s", weft_fetch_header(f[i], "X-Who"));
         weft_fetch_close(f[!i]);
         weft_fetch_close(f[i]);
         for (int k = 0; k < 3; k++)
@@ -255,8 +254,7 @@ static weft_value fetch_in_another_fiber(void *arg)
 TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
 {
     warm_up();
-    char url[80];
-    snprintf(url, sizeof url, "%s/", site.base);
+    char *url = format("%s/", site.base);
     for (int i = 0; i < 2; i++) {
         weft_cord cord =
             weft_cord_start(i == 0 ? fetch_with_thread_fetcher : fetch_in_another_fiber, url, NULL);

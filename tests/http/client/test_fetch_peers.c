@@ -131,13 +131,12 @@ TEST(redirects_passwords_and_ranges_work_with_nginx)
 {
     static const weft_fetch_field range = {"Range", "bytes=6-9"};
     static const weft_fetch_field identity = {"Accept-Encoding", "identity"};
-    char url[128];
     if (!open_nginx())
         return;
     assert_page("/old", "hello from a file\n");
     assert_status("/none", 404);
     assert_status("/door/hello.txt", 401);
-    snprintf(url, sizeof url, "http://me:pass%%20word@127.0.0.1:%d/door/hello.txt", server.port);
+    const char *url = format("http://me:pass%%20word@127.0.0.1:%d/door/hello.txt", server.port);
     ck_assert_int_eq(weft_fetch_get(NULL, url, &fetch), 200);
     close_fetch();
     weft_fetch_request r = {

@@ -14,8 +14,7 @@ FIXTURE(open_proxy, close_site)
 
 static void set_proxy(const char *name, const script_server *proxy, const char *user)
 {
-    char value[128];
-    snprintf(value, sizeof value, "http://%s127.0.0.1:%d", user, proxy->port);
+    const char *value = format("http://%s127.0.0.1:%d", user, proxy->port);
     setenv(name, value, 1);
 }
 
@@ -65,8 +64,7 @@ TEST(proxy_variables_work_as_in_other_clients)
 TEST(an_invalid_proxy_is_an_error)
 {
     setenv("http_proxy", "socks5://127.0.0.1:1080", 1);
-    ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &fetch), -ENOTSUP);
-    ck_assert_any_error(-ENOTSUP);
+    ck_assert_fails(weft_fetch_get(NULL, "http://a.test/", &fetch), -ENOTSUP);
     setenv("http_proxy", "http://a b", 1);
     ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &fetch), -EINVAL);
     setenv("http_proxy", "", 1);

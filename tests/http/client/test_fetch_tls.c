@@ -36,8 +36,7 @@ TEST(a_tls_connection_is_reused)
     for (int i = 0; i < 4; i++)
         assert_page("/", "secret");
     ck_assert_uint_eq(site.conns, 1);
-    char host[64];
-    snprintf(host, sizeof host, "GET / HTTP/1.1\r\nHost: localhost:%d\r\n", site.port);
+    const char *host = format("GET / HTTP/1.1\r\nHost: localhost:%d\r\n", site.port);
     ck_assert_has(site.received, host);
 }
 
@@ -135,9 +134,7 @@ static weft_value splice_one_way(void *arg)
 
 static bool tunnel(script_server *sv, weft_stream *s)
 {
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%d", tunnel_port);
-    int target = weft_dial("tcp", address);
+    int target = weft_dial("tcp", format("127.0.0.1:%d", tunnel_port));
     ck_assert_int_ge(target, 0);
     weft_stream_puts(s, "HTTP/1.1 200 Connected\r\nContent-Length: 5\r\n\r\n");
     weft_stream_flush(s);
@@ -156,9 +153,7 @@ TEST(an_https_request_uses_a_tunnel_through_the_proxy)
     static const script_step steps[] = {{.handle = tunnel}};
     start_server(&other, steps, 1);
     tunnel_port = site.port;
-    char value[64];
-    snprintf(value, sizeof value, "http://127.0.0.1:%d", other.port);
-    setenv("https_proxy", value, 1);
+    setenv("https_proxy", format("http://127.0.0.1:%d", other.port), 1);
     for (int i = 0; i < 3; i++)
         assert_page("/x", "secret");
     ck_assert_uint_eq(other.conns, 1);
@@ -186,9 +181,7 @@ TEST(the_fetcher_of_a_thread_closes_its_tls_connections_with_the_thread)
     ck_assert_int_gt(write(fd, local_cert, strlen(local_cert)), 0);
     close(fd);
     setenv("SSL_CERT_FILE", path, 1);
-    char url[80];
-    snprintf(url, sizeof url, "%s/", site.base);
-    weft_cord cord = weft_cord_start(fetch_with_thread_fetcher, url, NULL);
+    weft_cord cord = weft_cord_start(fetch_with_thread_fetcher, format("%s/", site.base), NULL);
     ck_assert_uint_ne(cord, 0);
     ck_assert_int_eq(weft_cord_join(cord), 200);
     while (site.open_conns > 0) /* the thread may end after the join */

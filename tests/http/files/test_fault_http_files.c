@@ -6,9 +6,6 @@
 #include "http/router/route.h"
 #include "support/suite.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 static int ignore_request(weft_http_request *r, void *ctx)
 {
     return 0;
@@ -42,40 +39,28 @@ static char folder[64];
 
 static void write_required_file(const char *name, const char *text)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(format("%s/%s", folder, name), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
 }
 
 static void create_served_folder(void)
 {
-    char path[128];
     snprintf(folder, sizeof folder, "/tmp/weft-fault-XXXXXX");
     REQUIRE(mkdtemp(folder) != NULL);
     write_required_file("a.txt", "content of a");
     write_required_file("a.txt.gz", "packed");
-    snprintf(path, sizeof path, "%s/list", folder);
-    REQUIRE(mkdir(path, 0755) == 0);
+    REQUIRE(mkdir(format("%s/list", folder), 0755) == 0);
     write_required_file("list/x.txt", "x");
     write_required_file("list/y.txt", "y");
-}
-
-static void remove_served_folder(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    REQUIRE(system(command) == 0);
 }
 
 /* Require the expected body, the status of a failure, or a truncated response. */
 static bool require_file(weft_http_files *files, const char *target, const char *headers,
                          const char *expected)
 {
-    char text[256];
     int status = 0;
-    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", target, headers);
+    const char *text = format("GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", target, headers);
     fault_conn.handler = weft_http_serve_files;
     fault_conn.ctx = files;
     const char *received = fault_exchange(text);
@@ -89,11 +74,9 @@ static bool require_file(weft_http_files *files, const char *target, const char 
     return false;
 }
 
-static bool request_files(void)
+SCENARIO(request_files)
 {
     static const weft_http_files_options options = {.has_listing = true};
-    if (!become_a_cord())
-        return false;
     WITHOUT_FAULTS(create_served_folder());
     weft_http_files *files = weft_http_files_new(folder, &options);
     bool is_done = files != NULL;
@@ -106,12 +89,8 @@ static bool request_files(void)
         REQUIRE(atomic_load(&fault.injected) > 0);
     }
     weft_http_files_free(files);
-    WITHOUT_FAULTS(remove_served_folder());
-    weft_error_clear();
+    WITHOUT_FAULTS(REQUIRE(system(format("rm -r %s", folder)) == 0));
     return is_done;
 }
 
-TEST(a_file_is_sent_correctly_or_with_an_error)
-{
-    fail_some_calls(request_files, 2);
-}
+FAULT_TEST(a_file_is_sent_correctly_or_with_an_error, request_files, 2)

@@ -18,8 +18,7 @@ FIXTURE(open_with_text, files_close)
 
 static const char *get_range(const char *range)
 {
-    char headers[512];
-    snprintf(headers, sizeof headers, "Range: %s\r\n", range);
+    const char *headers = format("Range: %s\r\n", range);
     return request_with("GET", "/t.txt", headers);
 }
 
@@ -91,8 +90,7 @@ TEST(several_ranges_are_a_multipart_body)
     body = expect_part(body, boundary, "0-1", "01");
     body = expect_part(body, boundary, "34-35", "yz");
     body = expect_part(body, boundary, "10-12", "abc");
-    char end[64];
-    snprintf(end, sizeof end, "\r\n--%s--\r\n", boundary);
+    const char *end = format("\r\n--%s--\r\n", boundary);
     ck_assert_str_eq(body, end);
 }
 
@@ -123,10 +121,10 @@ TEST(a_range_of_a_file_beyond_4_gib_is_sent)
 /* The headers contain %s for the ETag of the file. */
 static void assert_condition(const char *headers, const char *status)
 {
-    char etag[256], text[1024];
+    char etag[256];
     get_target("/t.txt");
     copy_etag(etag);
-    snprintf(text, sizeof text, headers, etag);
+    const char *text = format(headers, etag);
     ck_assert_msg(status_of(request_with("GET", "/t.txt", text)) == atoi(status), "%s: %s", text,
                   client.received);
 }
@@ -163,13 +161,12 @@ TEST(conditions_select_the_status)
 
 TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
 {
-    char plain[256];
     create_file("root/t.txt.gz", "packed");
     get_target("/t.txt");
     ck_assert_str_eq(body_of(client.received), TEXT);
     assert_header("Vary", "Accept-Encoding");
     ck_assert_ptr_null(response_header("Content-Encoding"));
-    snprintf(plain, sizeof plain, "%s", response_header("ETag"));
+    const char *plain = format("%s", response_header("ETag"));
     request_with("GET", "/t.txt", ACCEPT_GZIP);
     ck_assert_str_eq(body_of(client.received), "packed");
     EACH_PAIR(assert_header, "Content-Encoding -> gzip",

@@ -8,7 +8,6 @@
  * "|" separates messages
  * Each row is fed at once, byte by byte, and in two parts for every split.
  */
-#include "http/h1/message.h"
 #include "http/h1/message_feed.h"
 #include "http/text/field.h"
 #include "support/cases.h"
@@ -57,11 +56,11 @@ static void check_each(feed_kind kind, const char *form, const char *prefix, con
                        const char *const rows[], size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        char text[512], expected[256];
+        char text[512];
         size_t before = strcspn(form, "@");
         bool has_row = form[before] == '@';
-        snprintf(expected, sizeof expected, "%.*s%s%s", (int)before, form, has_row ? rows[i] : "",
-                 form + before + has_row);
+        const char *expected =
+            format("%.*s%s%s", (int)before, form, has_row ? rows[i] : "", form + before + has_row);
         int bytes = snprintf(text, sizeof text, "%s%s%s", prefix, rows[i], suffix);
         ck_assert_uint_lt((size_t)bytes, sizeof text);
         for (char *nul = text; (nul = strchr(nul, '\xfe')) != NULL;)

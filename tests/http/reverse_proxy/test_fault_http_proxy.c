@@ -23,11 +23,9 @@ static bool forward_request(const char *request, const char *expected)
 
 static bool forward_requests(void)
 {
-    char upstream[64];
     if (!become_a_cord())
         return false;
-    snprintf(upstream, sizeof upstream, "http://127.0.0.1:%d", canned.port);
-    weft_http_proxy *proxy = weft_http_proxy_new(upstream, NULL);
+    weft_http_proxy *proxy = weft_http_proxy_new(format("http://127.0.0.1:%d", canned.port), NULL);
     if (proxy == NULL) {
         REQUIRE(atomic_load(&fault.injected) > 0);
         weft_error_clear();

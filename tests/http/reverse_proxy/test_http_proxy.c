@@ -98,12 +98,10 @@ TEST(via_is_added_in_both_directions)
 
 TEST(a_forwarding_loop_is_508)
 {
-    char url[64];
     /* The front server is its own upstream server. */
     chain_close();
     server_open(&front, weft_http_serve_proxy, NULL, &front_options);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", server_port(&front));
-    proxy = weft_http_proxy_new(url, NULL);
+    proxy = weft_http_proxy_new(format("http://127.0.0.1:%d", server_port(&front)), NULL);
     front.ctx = proxy; /* the fiber of the front server has not run yet */
     assert_reply(GET_CLOSE "\r\n", 508);
 }
@@ -111,8 +109,7 @@ TEST(a_forwarding_loop_is_508)
 /* Forward a request with forged and valid headers. Return what the upstream server received. */
 static const char *forward_headers(const weft_http_proxy_options *options, const char *headers)
 {
-    char request[512];
-    snprintf(request, sizeof request, GET_CLOSE "%s\r\n", headers);
+    const char *request = format(GET_CLOSE "%s\r\n", headers);
     chain_open(hello, 1, options);
     chain_request(request);
     return upstream.received;
@@ -152,7 +149,6 @@ static void assert_forwarded_as(const char *request, const char *expected)
 /* RFC 9112, 3.2.4. */
 TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
 {
-    char host_field[80];
     assert_forwarded_as(TO("GET http://other.example:8080/x?y"),
                         "GET /x?y HTTP/1.1\r\nHost: other.example:8080\r\n");
     ck_assert_lacks(upstream.received, "wrong");
@@ -161,7 +157,7 @@ TEST(the_forwarded_host_is_from_the_client_or_of_the_upstream_server)
     assert_forwarded_as(TO("OPTIONS *"), "OPTIONS * HTTP/1.1\r\n");
     assert_forwarded_as(TO("OPTIONS http://other.example"),
                         "OPTIONS * HTTP/1.1\r\nHost: other.example\r\n");
-    snprintf(host_field, sizeof host_field, "Host: 127.0.0.1:%d\r\n", upstream.port);
+    const char *host_field = format("Host: 127.0.0.1:%d\r\n", upstream.port);
     assert_forwarded_as("GET / HTTP/1.0\r\n\r\n", host_field);
     chain_open_at(upstream.base, &(weft_http_proxy_options){.sends_upstream_host = true});
     assert_forwarded_as(GET_CLOSE "\r\n", host_field);
@@ -295,9 +291,8 @@ TEST(bodies_of_every_framing_arrive_whole_and_keep_their_coding)
     const weft_fetch_field accepts = {"Accept-Encoding", "gzip"};
     front_options.gzip_level = 6;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        char url[64];
         chain_open(STEPS({.reply = rows[i].reply, .closes = rows[i].closes}), NULL);
-        snprintf(url, sizeof url, "http://127.0.0.1:%d/", server_port(&front));
+        const char *url = format("http://127.0.0.1:%d/", server_port(&front));
         weft_fetch_request r = {.url = url, .fields = &accepts, .fields_count = 1};
         ck_assert_int_eq(weft_fetch_send(NULL, &r, &fetch), 200);
         assert_body("hello");

@@ -11,7 +11,6 @@ TEST(curl_gets_the_same_responses_through_the_proxy_as_from_nginx)
 {
     static unsigned char big[BIG_BYTES];
     nginx server = {0};
-    char url[64];
     open_folder();
     fill_from(big, sizeof big, 0);
     create_peer_file("big.bin", big, sizeof big);
@@ -25,7 +24,7 @@ TEST(curl_gets_the_same_responses_through_the_proxy_as_from_nginx)
         close_folder();
         return;
     }
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", server.port);
+    const char *url = format("http://127.0.0.1:%d", server.port);
     front_options.gzip_level = 6;
     chain_open_at(url, &(weft_http_proxy_options){.body_bytes_max = UINT64_MAX});
     peer_port = server_port(&front);
@@ -103,13 +102,12 @@ TEST(both_sides_of_a_proxy_may_use_tls)
     tls_pair tls = {0};
     test_server upstream_server;
     weft_stream s;
-    char url[64];
     new_tls_pair(&tls, NULL, NULL);
     const weft_http_options options = {.tls = tls.server_tls,
                                        .limits = {.body_bytes_max = UINT64_MAX}};
     front_options = options;
     server_open(&upstream_server, echo_or_upgrade, NULL, &options);
-    snprintf(url, sizeof url, "https://localhost:%d", server_port(&upstream_server));
+    const char *url = format("https://localhost:%d", server_port(&upstream_server));
     chain_open_at(url, &(weft_http_proxy_options){.tls = tls.client_tls});
 
     server_connect(&front, &client);

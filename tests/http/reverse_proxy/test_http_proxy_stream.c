@@ -22,10 +22,9 @@ FIXTURE(chain_open_hello, close_chain)
 static void handler_chain_open(weft_http_handler *handler, const weft_http_proxy_options *options)
 {
     static const weft_http_options o = {.limits = {.body_bytes_max = UINT64_MAX}};
-    char url[64];
     close_chain();
     server_open(&handler_server, handler, NULL, &o);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", server_port(&handler_server));
+    const char *url = format("http://127.0.0.1:%d", server_port(&handler_server));
     chain_open_at(url, options);
 }
 

@@ -47,8 +47,7 @@ TEST(after_an_upgrade_bytes_are_forwarded_both_ways_until_both_sides_end)
     ck_assert_has(upstream.received, "Upgrade: websocket\r\nConnection: Upgrade\r\n",
                   "Sec-WebSocket-Key: abc\r\n");
     for (int i = 0; i < 100; i++) {
-        char word[16];
-        snprintf(word, sizeof word, "<%d>", i);
+        const char *word = format("<%d>", i);
         client_send(&client, word);
         client_expect(&client, word);
     }
@@ -142,8 +141,7 @@ static const char *allowed;
 
 static void assert_upgrade_forwarded(const char *protocol, const char *is_expected)
 {
-    char request[256];
-    snprintf(request, sizeof request, UPGRADE("%s") "\r\n", protocol);
+    const char *request = format(UPGRADE("%s") "\r\n", protocol);
     chain_open(STEPS({.reply = OK("hello", "5")}), &(weft_http_proxy_options){.upgrades = allowed});
     chain_send(request);
     client_expect(&client, "hello");

@@ -1,6 +1,5 @@
 /* Routes: the handler for a method, host and path, and the replies if there is none. */
 #include "http/http_support.h"
-#include "support/cases.h"
 #include "support/suite.h"
 
 static weft_http_router *routes;
@@ -38,10 +37,9 @@ static void add_route(const char *method, const char *pattern, const char *name)
 /* Send a request for "host/path" and return the response. */
 static const char *request_route(const char *method, const char *url)
 {
-    char text[1024];
     size_t host = strcspn(url, "/");
-    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: %.*s\r\n\r\n", method, url + host,
-             (int)host, url);
+    const char *text =
+        format("%s %s HTTP/1.1\r\nHost: %.*s\r\n\r\n", method, url + host, (int)host, url);
     return client_exchange(&client, weft_http_serve_routes, routes, NULL, text);
 }
 
@@ -195,9 +193,7 @@ TEST(each_of_a_thousand_routes_is_found)
         add_route("GET", patterns[i], patterns[i]);
     }
     for (int i = 0; i < 1000; i += 37) {
-        char url[64], expected[128];
-        snprintf(url, sizeof url, "h/%d/v/%d", i * 7919 % 1000, i % 3);
-        snprintf(expected, sizeof expected, "%.31s a=v", patterns[i]);
-        assert_route(url, expected);
+        const char *url = format("h/%d/v/%d", i * 7919 % 1000, i % 3);
+        assert_route(url, format("%.31s a=v", patterns[i]));
     }
 }

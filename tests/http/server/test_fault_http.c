@@ -132,8 +132,6 @@ static const char *exchange_requests(const char *requests)
 
 static bool run_exchange(const exchange *c)
 {
-    if (!become_a_cord())
-        return false;
     const char *received = exchange_requests(c->requests);
     const char *at = received, *response = received;
     bool is_done = true;
@@ -146,11 +144,18 @@ static bool run_exchange(const exchange *c)
     }
     if (!is_done)
         require_failure(response);
-    weft_error_clear();
     return is_done;
 }
 
-static bool simple_requests(void)
+static bool run_exchanges(const exchange *all, size_t count)
+{
+    bool is_done = true;
+    for (size_t i = 0; i < count; i++)
+        is_done &= run_exchange(&all[i]);
+    return is_done;
+}
+
+TEST_FAULTS(requests_get_a_reply_or_fail)
 {
     static const exchange all[] = {
         {"POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello",
@@ -161,10 +166,7 @@ static bool simple_requests(void)
         {"GET /../ HTTP/1.1\r\n" HOST "\r\n", {"HTTP/1.1 400"}},
         {"GET / HTTP/1.1\r\n\r\n", {"HTTP/1.1 400"}},
     };
-    bool is_done = true;
-    for (size_t i = 0; i < COUNT_OF(all); i++)
-        is_done &= run_exchange(&all[i]);
-    return is_done;
+    return run_exchanges(all, COUNT_OF(all));
 }
 
 /* Return the number of the first response that contains text, from 1. 0: none. */
@@ -180,10 +182,8 @@ static size_t response_with(const char *received, const char *text)
 }
 
 /* After a failed request the other requests get replies, or the connection ends. */
-static bool pipelined_requests(void)
+TEST_FAULTS(pipelined_requests_get_replies_in_order_or_fail)
 {
-    if (!become_a_cord())
-        return false;
     const char *received =
         exchange_requests("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
                           "GET / HTTP/1.1\r\n" HOST "\r\nGET /pieces HTTP/1.1\r\n" HOST "\r\n");
@@ -194,11 +194,10 @@ static bool pipelined_requests(void)
     size_t first = response_with(received, "\r\n\r\nhello"),
            last = response_with(received, "X-Long");
     REQUIRE(first <= 1 && (last == 0 || last == 3)); /* no reply is skipped */
-    weft_error_clear();
     return good == 3 && strstr(received, "X-End: yes\r\n\r\n") != NULL;
 }
 
-static bool form_request(void)
+TEST_FAULTS(fields_of_a_request_are_read_or_it_fails)
 {
     return run_exchange(&(const exchange){
         "POST /form?q=1 HTTP/1.1\r\n" HOST "Cookie: c=2\r\nX-Forwarded-For: 192.0.2.1\r\n"
@@ -206,14 +205,14 @@ static bool form_request(void)
         {"HTTP/1.1 200", "form b 1 2 from "}});
 }
 
-static bool streamed_reply(void)
+TEST_FAULTS(a_streamed_reply_is_complete_or_visibly_truncated)
 {
     return run_exchange(&(const exchange){
         "GET /pieces HTTP/1.1\r\n" HOST "\r\n",
         {"HTTP/1.1 200", "piece 0", "piece 1", "piece 2", "\r\n0\r\nX-End: yes\r\n\r\n"}});
 }
 
-static bool unchecked_replies(void)
+TEST_FAULTS(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated)
 {
     static const exchange all[] = {
         {"GET /careless HTTP/1.1\r\n" HOST "\r\n" GET,
@@ -225,13 +224,10 @@ static bool unchecked_replies(void)
         {"GET /careless?c HTTP/1.1\r\n" HOST "\r\n" GET,
          {"HTTP/1.1 200", "\r\ncareless", "careless\r\n0\r\n\r\n", "HTTP/1.1 200"}},
     };
-    bool is_done = true;
-    for (size_t i = 0; i < COUNT_OF(all); i++)
-        is_done &= run_exchange(&all[i]);
-    return is_done;
+    return run_exchanges(all, COUNT_OF(all));
 }
 
-static bool compressed_reply(void)
+TEST_FAULTS(a_reply_is_compressed_or_fails)
 {
     static char text[4096];
     int n =
@@ -243,29 +239,17 @@ static bool compressed_reply(void)
     return run_exchange(&(const exchange){text, {"HTTP/1.1 200", "Content-Encoding: gzip\r\n"}});
 }
 
-static bool upgrade(void)
+TEST_FAULTS(an_upgrade_succeeds_or_the_connection_ends)
 {
     return run_exchange(&(const exchange){"GET /echo HTTP/1.1\r\n" HOST
                                           "Connection: upgrade\r\nUpgrade: echo\r\n\r\nhello\n",
                                           {"HTTP/1.1 101", "<hello>"}});
 }
 
-static bool create_router(void)
+TEST_FAULTS(a_router_is_created_or_an_error_is_recorded)
 {
-    if (!become_a_cord())
-        return false;
     weft_http_router *router = weft_http_router_new();
     bool is_done = require_object(router);
     weft_http_router_free(router);
-    weft_error_clear();
     return is_done;
 }
-
-FAULT_TEST(a_router_is_created_or_an_error_is_recorded, create_router, 1)
-FAULT_TEST(requests_get_a_reply_or_fail, simple_requests, 1)
-FAULT_TEST(pipelined_requests_get_replies_in_order_or_fail, pipelined_requests, 1)
-FAULT_TEST(fields_of_a_request_are_read_or_it_fails, form_request, 1)
-FAULT_TEST(a_streamed_reply_is_complete_or_visibly_truncated, streamed_reply, 1)
-FAULT_TEST(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated, unchecked_replies, 1)
-FAULT_TEST(a_reply_is_compressed_or_fails, compressed_reply, 1)
-FAULT_TEST(an_upgrade_succeeds_or_the_connection_ends, upgrade, 1)

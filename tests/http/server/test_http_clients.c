@@ -1,4 +1,4 @@
-/* The HTTP server with other clients: curl, openssl, wrk, nc and slowhttptest. */
+/* The HTTP server with other clients: curl, wrk, nc and slowhttptest. */
 #include "http/http_support.h"
 #include "support/peer_support.h"
 #include "support/suite.h"
@@ -211,21 +211,6 @@ TEST(curl_sends_a_client_certificate)
               TLS_CURL "--tls-max 1.2 " TLS_URL "/tls");
 }
 
-#define S_CLIENT                                                                    \
-    "printf 'GET /tls HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' | " \
-    "timeout 15 openssl s_client -connect 127.0.0.1:$PORT -CAfile ca -ign_eof "
-
-TEST(openssl_resumes_sessions)
-{
-    start_tls_site((weft_http_options){0}, WEFT_TLS_VERIFY_DEFAULT);
-    if (has_tool("openssl")) {
-        ck_assert_has(run_command(S_CLIENT "-tls1_3 -sess_out 3"), "TLS 13, new");
-        ck_assert_has(run_command(S_CLIENT "-tls1_3 -sess_in 3"), "TLS 13, resumed");
-        ck_assert_has(run_command(S_CLIENT "-tls1_2 -sess_out 2"), "TLS 12, new");
-        ck_assert_has(run_command(S_CLIENT "-tls1_2 -sess_in 2"), "TLS 12, resumed");
-    }
-}
-
 #endif
 
 TEST(wrk_reports_no_error)
@@ -235,17 +220,6 @@ TEST(wrk_reports_no_error)
         const char *text = run_command("wrk -t 1 -c 16 -d 1s " URL "/a 2>&1");
         ck_assert_has(text, "Requests/sec");
         ck_assert_lacks(text, "errors", "Non-2xx", "\n  0 requests");
-    }
-}
-
-TEST(nc_gets_a_reply)
-{
-    start_site(NULL);
-    if (has_tool("nc")) {
-        const char *text = run_command("printf 'GET /a HTTP/1.0\\r\\n\\r\\n' | nc 127.0.0.1 $PORT");
-        ck_assert_str_eq(body_of(text), "GET /a in HTTP/10\n");
-        text = run_command("printf 'hello\\r\\n' | nc -N 127.0.0.1 $PORT");
-        ck_assert_int_eq(status_of(text), 400);
     }
 }
 

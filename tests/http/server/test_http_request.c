@@ -35,8 +35,7 @@ TEST(forms_queries_and_cookies_are_decoded)
     ck_assert_str_eq(body_of(client.received), "form x&y 1 2 0 query A b - cookie 1 2");
     exchange(reply_fields, "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
                            "Content-Length: 3\r\n\r\na=x");
-    char expected[64];
-    snprintf(expected, sizeof expected, "form - - %d query  - cookie - -", -EINVAL);
+    const char *expected = format("form - - %d query  - cookie - -", -EINVAL);
     ck_assert_str_eq(body_of(client.received), expected);
 }
 
@@ -97,8 +96,7 @@ TEST(only_trusted_headers_of_a_trusted_proxy_count)
         }
     }
     const weft_http_options bad = {.trusted_headers = "X-Forwarded-For, Host"};
-    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    ck_assert_fails(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
 }
 
 TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
@@ -118,8 +116,7 @@ TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
     const weft_http_options o = {.trusted_peers = "unix, 10.0.0.0/8",
                                  .trusted_headers = "Forwarded"};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        char text[256];
-        snprintf(text, sizeof text, "GET / HTTP/1.1\r\n" HOST "%s\r\n", cases[i].fields);
+        const char *text = format("GET / HTTP/1.1\r\n" HOST "%s\r\n", cases[i].fields);
         assert_origin(&o, text, cases[i].origin);
     }
 }

@@ -310,9 +310,9 @@ static weft_value serve_at_path(void *arg)
 
 TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
 {
-    char folder[] = "/tmp/weft-http-XXXXXX", path[64];
+    char folder[] = "/tmp/weft-http-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/socket", folder);
+    char *path = format("%s/socket", folder);
     weft_fiber server = weft_spin(serve_at_path, path);
     let_run();
     a.fd = weft_dial("unix", path);
@@ -336,8 +336,7 @@ TEST(an_invalid_address_is_an_error_with_a_message)
 {
     ck_assert_int_lt(weft_http_serve("/nowhere/at/all", handle_path, NULL, NULL), 0);
     ck_assert_ptr_nonnull(weft_error());
-    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", NULL, NULL, NULL), -EINVAL);
-    ck_assert_any_error(-EINVAL);
+    ck_assert_fails(weft_http_serve("127.0.0.1:0", NULL, NULL, NULL), -EINVAL);
 }
 
 static int tcp_option(int fd, int name)
@@ -384,10 +383,8 @@ static int reply_body_length(weft_http_request *r, void *ctx)
 
 static void post(test_client *from, const char *path, size_t announced, size_t bytes)
 {
-    char head[128];
-    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
-             announced);
-    connect_and_send(from, head);
+    connect_and_send(from, format("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
+                                  path, announced));
     client_send_bytes(from, large, bytes);
 }
 

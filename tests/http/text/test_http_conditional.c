@@ -24,15 +24,8 @@ static const char *ranges_of(const char *value, uint64_t size)
     return out;
 }
 
-static void assert_ranges_of_10(const char *value, const char *ranges)
-{
-    ck_assert_str_eq(ranges_of(value, 10), ranges);
-}
-
-static void assert_ranges_of_max(const char *value, const char *ranges)
-{
-    ck_assert_str_eq(ranges_of(value, UINT64_MAX), ranges);
-}
+PAIR_CHECK(assert_ranges_of_10, ranges_of(input, 10))
+PAIR_CHECK(assert_ranges_of_max, ranges_of(input, UINT64_MAX))
 
 TEST(ranges_are_clamped_to_the_size)
 {
@@ -59,10 +52,7 @@ TEST(ranges_are_clamped_to_the_size)
     ck_assert_str_eq(ranges_of("bytes=-1", 0), "200");
 }
 
-static void assert_ignored(const char *value)
-{
-    ck_assert_msg(strcmp(ranges_of(value, 10), "200") == 0, "%s", value);
-}
+TEXT_CHECK(assert_ignored, strcmp(ranges_of(text, 10), "200") == 0)
 
 TEST(malformed_or_overlapping_ranges_are_ignored)
 {
@@ -95,38 +85,28 @@ static const char since[] = "Sun, 06 Nov 1994 08:49:37 GMT";
 static const char before[] = "Sun, 06 Nov 1994 08:49:36 GMT";
 static const char after[] = "Sun, 06 Nov 1994 08:49:38 GMT";
 
-/* Check a condition of a GET for a file with mtime EXAMPLE. */
-static int check_condition(weft__conditional c)
+/* By default a condition is that of a GET for a file with mtime EXAMPLE. */
+static weft__conditional with_defaults(weft__conditional c)
 {
     c.method = c.method != NULL ? c.method : "GET";
     c.mtime = c.mtime != 0 ? c.mtime : EXAMPLE;
+    return c;
+}
+
+static int check_condition(weft__conditional c)
+{
+    c = with_defaults(c);
     return weft__conditional_check(&c);
 }
 
-static void assert_none_match_is_304(const char *tags)
-{
-    ck_assert_msg(check_condition((weft__conditional){.etag = "\"a\"", .if_none_match = tags}) ==
-                      304,
-                  "%s", tags);
-}
+#define NONE_MATCH(tags) \
+    check_condition((weft__conditional){.etag = "\"a\"", .if_none_match = tags})
+#define MATCH(tags) check_condition((weft__conditional){.etag = "\"a\"", .if_match = tags})
 
-static void assert_none_match_passes(const char *tags)
-{
-    ck_assert_msg(check_condition((weft__conditional){.etag = "\"a\"", .if_none_match = tags}) == 0,
-                  "%s", tags);
-}
-
-static void assert_match_passes(const char *tags)
-{
-    ck_assert_msg(check_condition((weft__conditional){.etag = "\"a\"", .if_match = tags}) == 0,
-                  "%s", tags);
-}
-
-static void assert_match_is_412(const char *tags)
-{
-    ck_assert_msg(check_condition((weft__conditional){.etag = "\"a\"", .if_match = tags}) == 412,
-                  "%s", tags);
-}
+TEXT_CHECK(assert_none_match_is_304, NONE_MATCH(text) == 304)
+TEXT_CHECK(assert_none_match_passes, NONE_MATCH(text) == 0)
+TEXT_CHECK(assert_match_passes, MATCH(text) == 0)
+TEXT_CHECK(assert_match_is_412, MATCH(text) == 412)
 
 static const struct {
     weft__conditional c;
@@ -226,22 +206,13 @@ TEST(if_range_allows_a_range_only_if_the_file_is_unchanged)
         {{.if_range = since, .now = EXAMPLE - 1}, false},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft__conditional c = cases[i].c;
-        c.method = c.method != NULL ? c.method : "GET";
-        c.mtime = c.mtime != 0 ? c.mtime : EXAMPLE;
+        weft__conditional c = with_defaults(cases[i].c);
         ck_assert_msg(weft__conditional_allows_range(&c) == cases[i].result, "row %zu", i);
     }
 }
 
-static void assert_accepts_gzip(const char *value)
-{
-    ck_assert_msg(weft__accept_gzip(value), "%s", value);
-}
-
-static void assert_refuses_gzip(const char *value)
-{
-    ck_assert_msg(!weft__accept_gzip(value), "%s", value);
-}
+TEXT_CHECK(assert_accepts_gzip, weft__accept_gzip(text))
+TEXT_CHECK(assert_refuses_gzip, !weft__accept_gzip(text))
 
 TEST(gzip_is_accepted_if_accept_encoding_allows_it)
 {

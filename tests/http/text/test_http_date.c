@@ -3,8 +3,6 @@
 #include "support/cases.h"
 #include "support/suite.h"
 
-#include <time.h>
-
 /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define EXAMPLE 784111777
 
@@ -94,10 +92,7 @@ TEST(all_three_formats_are_parsed)
         ck_assert_int_eq(weft__date_parse(cases[i].text), cases[i].when);
 }
 
-static void assert_no_date(const char *text)
-{
-    ck_assert_msg(weft__date_parse(text) == WEFT__DATE_NONE, "%s", text);
-}
+TEXT_CHECK(assert_no_date, weft__date_parse(text) == WEFT__DATE_NONE)
 
 TEST(invalid_dates_are_refused)
 {

@@ -94,15 +94,8 @@ static const char *clean_path(const char *text)
     return out;
 }
 
-static void assert_cleaned(const char *text, const char *path)
-{
-    ck_assert_str_eq(clean_path(text), path);
-}
-
-static void assert_path_refused(const char *text)
-{
-    ck_assert_msg(strcmp(clean_path(text), "-") == 0, "%s: %s", text, clean_path(text));
-}
+PAIR_CHECK(assert_cleaned, clean_path(input))
+TEXT_CHECK(assert_path_refused, strcmp(clean_path(text), "-") == 0)
 
 /* %c0%ae is overlong UTF-8, not a dot. */
 TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
@@ -148,10 +141,7 @@ static const char *host_of(const char *text)
 
 #define LONGEST_IP "0000:0000:0000:0000:0000:ffff:255.255.255.255"
 
-static void assert_host(const char *text, const char *parts)
-{
-    ck_assert_str_eq(host_of(text), parts);
-}
+PAIR_CHECK(assert_host, host_of(input))
 
 TEST(a_host_is_separated_from_its_port)
 {
@@ -162,10 +152,7 @@ TEST(a_host_is_separated_from_its_port)
               "xn--a-b.c -> xn--a-b.c -1", "%41 -> a -1", "* -> * -1");
 }
 
-static void assert_no_host(const char *text)
-{
-    ck_assert_msg(strcmp(host_of(text), "-") == 0, "%s: %s", text, host_of(text));
-}
+TEXT_CHECK(assert_no_host, strcmp(host_of(text), "-") == 0)
 
 TEST(invalid_hosts_are_refused)
 {
@@ -210,15 +197,8 @@ TEST(each_extension_is_found_without_case)
     }
 }
 
-static void assert_type(const char *name, const char *type)
-{
-    ck_assert_str_eq(weft__mime_of(name), type);
-}
-
-static void assert_unknown_type(const char *name)
-{
-    assert_type(name, "application/octet-stream");
-}
+PAIR_CHECK(assert_type, weft__mime_of(input))
+TEXT_CHECK(assert_unknown_type, strcmp(weft__mime_of(text), "application/octet-stream") == 0)
 
 TEST(the_extension_determines_the_type)
 {
@@ -232,15 +212,8 @@ TEST(the_extension_determines_the_type)
               "/x.html/a", "html", "a.\xc3\xa4");
 }
 
-static void assert_compressible(const char *type)
-{
-    ck_assert_msg(weft__mime_is_compressible(type), "%s", type);
-}
-
-static void assert_incompressible(const char *type)
-{
-    ck_assert_msg(!weft__mime_is_compressible(type), "%s", type);
-}
+TEXT_CHECK(assert_compressible, weft__mime_is_compressible(text))
+TEXT_CHECK(assert_incompressible, !weft__mime_is_compressible(text))
 
 TEST(text_is_compressible_and_pictures_are_not)
 {
@@ -265,9 +238,8 @@ TEST(each_status_has_a_reason_phrase_and_a_status_line)
             ck_assert_uint_eq(bytes, 0);
             continue;
         }
-        char expected[80];
         known++;
-        snprintf(expected, sizeof expected, "HTTP/1.1 %d %s\r\n", status, text);
+        const char *expected = format("HTTP/1.1 %d %s\r\n", status, text);
         ck_assert_str_eq(line, expected);
         ck_assert_uint_eq(bytes, strlen(expected));
     }

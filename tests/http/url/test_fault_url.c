@@ -5,10 +5,8 @@
 
 #include <weft/web.h>
 
-static bool open_urls(void)
+TEST_FAULTS(a_url_is_opened_or_the_call_fails)
 {
-    if (!become_a_cord())
-        return false;
     weft_url base, url;
     if (!REQUIRE_OR_FAULT(weft_url_open(&base, "http://a/b?c")))
         return false;
@@ -22,17 +20,11 @@ static bool open_urls(void)
     return is_done;
 }
 
-FAULT_TEST(a_url_is_opened_or_the_call_fails, open_urls, 1)
-
-static bool parse_cidr_list(void)
+TEST_FAULTS(an_address_list_is_complete_or_empty)
 {
-    if (!become_a_cord())
-        return false;
     weft__cidr_list list;
     bool is_done = REQUIRE_OR_FAULT(weft__cidr_parse(&list, "10.0.0.0/8, ::1, unix"));
     REQUIRE(is_done ? list.count == 2 && list.has_unix : list.count == 0 && !list.has_unix);
     weft__cidr_close(&list);
     return is_done;
 }
-
-FAULT_TEST(an_address_list_is_complete_or_empty, parse_cidr_list, 1)

@@ -144,10 +144,7 @@ static const char *client_of(const char *list, const char *peer, const char *val
     return client;
 }
 
-static void assert_client_behind_10(const char *value, const char *client)
-{
-    ck_assert_msg(strcmp(client_of("10.0.0.0/8", "10.0.0.1", value), client) == 0, "%s", value);
-}
+PAIR_CHECK(assert_client_behind_10, client_of("10.0.0.0/8", "10.0.0.1", input))
 
 /* An entry that is not an address ends the search. */
 TEST(the_client_is_the_rightmost_untrusted_address)
@@ -205,15 +202,8 @@ static const char *forwarded_of(const char *peer, const char *value)
     return out;
 }
 
-static void assert_forwarded(const char *value, const char *expected)
-{
-    ck_assert_msg(strcmp(forwarded_of("10.0.0.1", value), expected) == 0, "%s", value);
-}
-
-static void assert_not_forwarded(const char *value)
-{
-    assert_forwarded(value, "10.0.0.1 - -");
-}
+PAIR_CHECK(assert_forwarded, forwarded_of("10.0.0.1", input))
+TEXT_CHECK(assert_not_forwarded, strcmp(forwarded_of("10.0.0.1", text), "10.0.0.1 - -") == 0)
 
 /*
  * A hidden client or a malformed element ends the search. The other parameters of a trusted proxy
@@ -249,8 +239,7 @@ TEST(forwarded_is_read_from_the_right_while_peers_are_trusted)
 static weft__peer neighbour(unsigned number)
 {
     weft__peer p = {.is_unix = false};
-    char text[WEFT__IP_TEXT_BYTES];
-    snprintf(text, sizeof text, "10.20.%u.%u", number >> 8 & 255, number & 255);
+    const char *text = format("10.20.%u.%u", number >> 8 & 255, number & 255);
     ck_assert(weft__ip_parse(&p.ip, text, strlen(text)));
     return p;
 }

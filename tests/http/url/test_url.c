@@ -24,10 +24,9 @@ static const char *round_trip(const char *text)
 static void assert_parts(const char *text, const char *parts)
 {
     weft_url url;
-    char out[512];
     ck_assert_msg(weft_url_open(&url, text) == 0, "%s", text);
-    snprintf(out, sizeof out, "%s|%s|%s|%d|%s|%s%s|%s", url.scheme, url.user, url.host, url.port,
-             url.path, url.has_query ? "?" : "", url.query, url.fragment);
+    const char *out = format("%s|%s|%s|%d|%s|%s%s|%s", url.scheme, url.user, url.host, url.port,
+                             url.path, url.has_query ? "?" : "", url.query, url.fragment);
     ck_assert_str_eq(out, parts);
     weft_url_close(&url);
     ck_assert_ptr_null(url.scheme);
@@ -67,10 +66,7 @@ TEST(a_url_is_parsed_into_its_parts)
         "unix:/a/b -> unix|||0|/a/b||", "ftp://a/b -> ftp||a|0|/b||");
 }
 
-static void assert_refused(const char *url)
-{
-    ck_assert_msg(strcmp(round_trip(url), "-22") == 0, "%s: %s", url, round_trip(url));
-}
+TEXT_CHECK(assert_refused, strcmp(round_trip(text), "-22") == 0)
 
 TEST(invalid_urls_are_refused)
 {
@@ -178,10 +174,7 @@ static const char *resolve(const char *base_text, const char *reference)
     return out;
 }
 
-static void assert_rfc_example(const char *reference, const char *result)
-{
-    ck_assert_str_eq(resolve("http://a/b/c/d;p?q", reference), result);
-}
+PAIR_CHECK(assert_rfc_example, resolve("http://a/b/c/d;p?q", input))
 
 /*
  * RFC 3986, 5.4.1 and 5.4.2. The result of "//g" is "http://g" there, which is equivalent. The
@@ -209,17 +202,13 @@ TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
 
 static const char *base_text;
 
-static void assert_resolved(const char *reference, const char *result)
-{
-    ck_assert_str_eq(resolve(base_text, reference), result);
-}
+PAIR_CHECK(assert_resolved, resolve(base_text, input))
 
 /* The base and the reference are separated by a space. */
 static void assert_resolved_from(const char *pair, const char *result)
 {
-    char base[64];
     size_t bytes = strcspn(pair, " ");
-    snprintf(base, sizeof base, "%.*s", (int)bytes, pair);
+    const char *base = format("%.*s", (int)bytes, pair);
     ck_assert_str_eq(resolve(base, pair + bytes + 1), result);
 }
 

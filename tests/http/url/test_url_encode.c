@@ -52,11 +52,11 @@ TEST(a_malformed_escape_leaves_the_text_unchanged)
 TEST(all_characters_except_unreserved_ones_are_encoded)
 {
     for (int c = 1; c < 256; c++) {
-        char text[2] = {(char)c, '\0'}, out[8], expected[8];
+        char text[2] = {(char)c, '\0'}, out[8];
         bool is_plain = c < 128 && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                           "0123456789-._~",
                                           c) != NULL;
-        snprintf(expected, sizeof expected, is_plain ? "%c" : "%%%02X", c);
+        const char *expected = format(is_plain ? "%c" : "%%%02X", c);
         ck_assert_uint_eq(weft_url_encode(out, sizeof out, text), strlen(expected));
         ck_assert_str_eq(out, expected);
         ck_assert_int_eq(weft_url_decode(out, true), 1);
@@ -100,10 +100,7 @@ static const char *params_of(const char *text)
     return out;
 }
 
-static void assert_params(const char *text, const char *params)
-{
-    ck_assert_str_eq(params_of(text), params);
-}
+PAIR_CHECK(assert_params, params_of(input))
 
 TEST(parameters_are_returned_one_by_one)
 {

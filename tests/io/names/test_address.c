@@ -2,8 +2,6 @@
 #include "io/names/address.h"
 #include "support/suite.h"
 
-#include <stddef.h>
-
 static weft__address parsed;
 
 /*
@@ -65,33 +63,31 @@ TEST(the_last_colon_separates_host_and_port)
 
 TEST(an_invalid_host_and_port_is_refused)
 {
-    static const char *const cases[] = {
-        "",
-        "localhost",
-        "localhost:",
-        ":",
-        "::1",
-        "::1:80",
-        "a:b:80",
-        "[::1]",
-        "[::1]80",
-        "[::1",
-        "[]:80",
-        "[::1]:",
-        "]:80:",
-        "a:65536",
-        "a:-1",
-        "a:+1",
-        "a: 1",
-        "a:1 ",
-        "a:1.5",
-        "a:-",
-        "a:1-2",
-        "a:99999999999999999999",
-        "a:4294967376",
-        "a:b_c",
-        "a:\xc3\xa4",
-    };
+    static const char *const cases[] = {"",
+                                        "localhost",
+                                        "localhost:",
+                                        ":",
+                                        "::1",
+                                        "::1:80",
+                                        "a:b:80",
+                                        "[::1]",
+                                        "[::1]80",
+                                        "[::1",
+                                        "[]:80",
+                                        "[::1]:",
+                                        "]:80:",
+                                        "a:65536",
+                                        "a:-1",
+                                        "a:+1",
+                                        "a: 1",
+                                        "a:1 ",
+                                        "a:1.5",
+                                        "a:-",
+                                        "a:1-2",
+                                        "a:99999999999999999999",
+                                        "a:4294967376",
+                                        "a:b_c",
+                                        "a:\xc3\xa4"};
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(parse_address("tcp", cases[i]) != NULL, "'%s' was accepted", cases[i]);
 }

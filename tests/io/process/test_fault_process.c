@@ -41,9 +41,8 @@ static bool end_process(void)
     int rc = weft_spawn_process(&p, argv, &o);
     if (!REQUIRE_OR_FAULT(rc))
         return false;
-    WEFT_MOVE_ON_AFTER(0.001) {
+    WEFT_MOVE_ON_AFTER(0.001)
         REQUIRE(weft_process_wait(&p) == -ECANCELED);
-    }
     rc = weft_process_kill(&p, SIGKILL);
     REQUIRE(rc == 0);
     REQUIRE(weft_process_wait(&p) == SIGKILL);

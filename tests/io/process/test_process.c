@@ -2,8 +2,6 @@
 #include "support/process_support.h"
 #include "support/suite.h"
 
-#include <sys/stat.h>
-
 FIXTURE(count_before, assert_none_left)
 
 #define PROCESSES 50
@@ -45,15 +43,12 @@ TEST(a_file_that_is_not_a_program_is_an_error_with_a_message)
     char path[] = "/tmp/weft-program-XXXXXX";
     int fd = mkstemp(path);
     weft_process p;
-    ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -EACCES);
-    ck_assert_any_error(-EACCES);
+    ck_assert_fails(weft_spawn_process(&p, ARGV(path), NULL), -EACCES);
     ck_assert_int_eq(write(fd, "#!/no/such\n", 11), 11);
     fchmod(fd, 0700);
     close(fd);
     ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -ENOENT);
-    char message[64];
-    snprintf(message, sizeof message, "no interpreter for %s", path);
-    ck_assert_error(-ENOENT, message);
+    ck_assert_error(-ENOENT, format("no interpreter for %s", path));
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("/"), NULL), -EACCES);
     unlink(path);
 }
@@ -190,8 +185,7 @@ TEST(a_process_inherits_descriptors_only_on_request)
     ck_assert_int_eq(weft_pipe(hidden), 0);
     ck_assert_str_eq(output_of(ARGV("ls", "/proc/self/fd"), (weft_process_options){0}),
                      "0\n1\n2\n3\n");
-    char command[64];
-    snprintf(command, sizeof command, "readlink /proc/self/fd/%d /proc/self/fd/%d", fd, hidden[0]);
+    char *command = format("readlink /proc/self/fd/%d /proc/self/fd/%d", fd, hidden[0]);
     weft_output output;
     weft_process_options o = {.keeps_fds = true};
     ck_assert_int_ge(weft_run(SHELL(command), NULL, 0, &o, &output), 0);
@@ -231,8 +225,7 @@ TEST(invalid_options_are_refused)
         {.out = (weft_stdio)99},
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        ck_assert_int_eq(weft_spawn_process(&p, ARGV("true"), &bad[i]), -EINVAL);
-        ck_assert_any_error(-EINVAL);
+        ck_assert_fails(weft_spawn_process(&p, ARGV("true"), &bad[i]), -EINVAL);
     }
     weft_process_options closed = {.err = WEFT_STDIO_FD, .err_fd = 999};
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("true"), &closed), -EBADF);
@@ -289,9 +282,8 @@ TEST_LOOP(an_interrupted_wait_leaves_or_ends_the_process_as_its_options_say, 2)
     ck_assert_int_eq(weft_process_close(&p), SIGTERM);
     p = spawn_cat(options);
     int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
+    WEFT_CANCEL_AFTER(0.001, rc)
         ck_assert_int_eq(weft_process_wait(&p), -ECANCELED);
-    }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(has_no_children(), _i);
     weft_process_close(&p);
