@@ -60,12 +60,15 @@ uint64_t weft__adopt_slots(void)
  * Modules that are never adopted.
  */
 
-/* The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. */
+/*
+ * The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. libc
+ * calls the modules of the name service switch (libnss_*) while it holds its own locks.
+ */
 static const char *const excluded_names[] = {
     "ld-linux",   "libc.so",     "libpthread.so", "libdl.so",        "librt.so",
     "linux-vdso", "libasan",     "libtsan",       "libubsan",        "liblsan",
     "libhwasan",  "libclang_rt", "liburing",      "libev.so",        "libcares",
-    "libweft.so", "libweft-web", "libweft-posix", "libweft-preload",
+    "libweft.so", "libweft-web", "libweft-posix", "libweft-preload", "libnss_",
 };
 
 static bool is_weft(const weft__elf_module *m)
@@ -289,7 +292,8 @@ static int closure_adopt(closure *c, const weft__elf_module *m, const weft_adopt
 static int check_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
 {
     if (is_excluded(m))
-        return weft_fail(-ENOTSUP, "weft_adopt: '%s' contains weft, libc or an allocator",
+        return weft_fail(-ENOTSUP,
+                         "weft_adopt: '%s' is or contains weft, a part of libc or an allocator",
                          weft__elf_file_name(m));
     if (!o->is_forced && makes_system_calls(m))
         return weft_fail(-ENOTSUP, "weft_adopt: '%s' calls syscall(2), which hooks cannot reach",
