@@ -46,9 +46,10 @@ static int fd_table_size(void)
 }
 
 /*
- * Return how many numbers of the sets the kernel uses, or -1 if this is not known. The kernel ignores
- * numbers that its table of descriptors has no room for. A program may pass a large count, for
- * example of getdtablesize(3), with sets of type fd_set. The memory beyond is not part of the sets.
+ * Return how many numbers of the sets the kernel uses, or -1 if this is not known. The kernel
+ * ignores numbers that its table of descriptors has no room for. A program may pass a large count,
+ * for example of getdtablesize(3), with sets of type fd_set. The memory beyond is not part of the
+ * sets.
  */
 static int used_count(int count)
 {
