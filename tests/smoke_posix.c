@@ -1,4 +1,5 @@
 /* A smoke test of an installed libweft-posix: two fibers sleep at the same time, by nanosleep. */
+#define _GNU_SOURCE
 #include <weft.h>
 #include <weft/posix.h>
 

@@ -181,14 +181,13 @@ WEFT_SWITCHPOINT int weft_close(int fd);
 WEFT_API int weft_fd_release(int fd);
 
 /**
- * Discard the state of a descriptor that other code closes or replaces. Wake its waiters with
- * -EBADF.
+ * Discard the state of a descriptor that other code closes or replaces.
  *
  * Call weft_fd_forget immediately before code that does not use weft closes the descriptor, or
- * before dup2(2) replaces the file. The waiters are the fibers of this thread that are in a call on
- * the descriptor. The call does not close the descriptor and does not switch. Unlike
- * weft_fd_release, the call ends operations of this thread, and discards unread input of
- * weft_recv_loop and connections of weft_accept_loop. Any thread may call this function.
+ * before dup2(2) replaces the file. The call ends calls of other fibers of this thread on the
+ * descriptor with -EBADF. It does not close the descriptor and does not switch. Unlike
+ * weft_fd_release, it also discards unread input of weft_recv_loop and connections of
+ * weft_accept_loop. Any thread may call this function.
  *
  * Returns 0, or:
  * -EBADF if fd is negative

@@ -14,6 +14,13 @@
  *   - SO_RCVTIMEO and SO_SNDTIMEO limit the wait, and the call fails with EAGAIN.
  *   - A blocking write returns after all bytes are written.
  *   - A signal handler without SA_RESTART ends the waits of its thread with EINTR.
+ * Some details differ:
+ *   - A lock of a file (flock, lockf, F_SETLKW) is tried again after delays of up to 20 ms. The
+ *     kernel does not see the wait, and does not report EDEADLK.
+ *   - A signal that the mask of ppoll, pselect or epoll_pwait unblocks is handled up to 10 ms late.
+ *   - SO_RCVLOWAT has no effect on calls that wait.
+ *   - Set SO_RCVTIMEO and SO_SNDTIMEO in an adopted module, or before the first wait.
+ *   - accept blocks the thread if another thread or process takes the connection first.
  * If a scope is cancelled, its deadline passes, or the fiber is stopped, a waiting call fails with
  * errno ECANCELED. Waits for locks are not cancelled, because the callers of lock functions cannot
  * handle a failure.

@@ -1,6 +1,7 @@
 /*
- * Wait for several descriptors, as poll(2) does. poll(2) with timeout 0 finds the ready descriptors,
- * before and after the wait. The wait itself only reports that some descriptor may be ready:
+ * Wait for several descriptors, as poll(2) does. poll(2) with timeout 0 finds the ready
+ * descriptors, before and after the wait. The wait itself only reports that some descriptor may be
+ * ready:
  *   - one descriptor with POLLIN or POLLOUT: an operation of the backend
  *   - up to SELECT_MAX such descriptors: a select
  *   - all others: a private epoll descriptor
@@ -34,7 +35,9 @@ static int poll_now(struct pollfd *fds, size_t n)
     return ready < 0 ? -errno : ready;
 }
 
-/* Return the events that the WAIT operation must wait for. Return 0 if WAIT cannot wait for them. */
+/*
+ * Return the events that the WAIT operation must wait for. Return 0 if WAIT cannot wait for them.
+ */
 static int simple_events(const struct pollfd *p)
 {
     int events = p->events & ~ALWAYS_REPORTED;

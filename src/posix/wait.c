@@ -15,18 +15,24 @@ static void wait_note_signals(weft__hook_wait *w)
     w->interrupting_signals = atomic_load(&weft__hook_thread_self.interrupting_signals);
 }
 
-void weft__hook_wait_begin(weft__hook_wait *w, weft__hook_restart restart, double timeout_s)
+void weft__hook_wait_add(weft__hook_wait *w, weft__hook_restart restart)
 {
     if (waits.next == NULL)
         weft__list_init(&waits);
     w->fiber = weft_self();
     w->restart = restart;
     w->jump.fn = NULL;
+    w->is_interrupted = w->has_timeout = false;
     wait_note_signals(w);
     /* While w is in the list, a handler does not leave the wait by a jump. */
     weft__list_insert(&waits, &w->link);
-    w->has_timeout = timeout_s >= 0 && weft_scope_open(&w->scope, timeout_s) == 0;
     atomic_fetch_add_explicit(&waits_now, 1, memory_order_relaxed);
+}
+
+void weft__hook_wait_begin(weft__hook_wait *w, weft__hook_restart restart, double timeout_s)
+{
+    weft__hook_wait_add(w, restart);
+    w->has_timeout = timeout_s >= 0 && weft_scope_open(&w->scope, timeout_s) == 0;
     HOOK_COUNT(waits);
 }
 
@@ -98,6 +104,7 @@ void weft__hook_waits_interrupt(void)
         if (!wait_is_interrupted(w))
             continue;
         wait_note_signals(w);
+        w->is_interrupted = true;
         (void)weft_interrupt(w->fiber, -EINTR);
     }
 }

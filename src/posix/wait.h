@@ -42,6 +42,7 @@ typedef struct weft__hook_wait {
     weft_fiber fiber;
     weft__hook_restart restart;
     unsigned signals, interrupting_signals; /* of the thread, when the wait began */
+    bool is_interrupted;                    /* a handler has ended the wait */
     weft__hook_jump jump; /* by a handler; at the end of the wait, jump instead of returning */
     bool has_timeout;
     weft_scope scope; /* with the deadline; open if has_timeout */
@@ -49,6 +50,9 @@ typedef struct weft__hook_wait {
 
 /* Begin a wait. If timeout_s is WEFT__HOOK_FOREVER, the wait has no limit. */
 void weft__hook_wait_begin(weft__hook_wait *w, weft__hook_restart restart, double timeout_s);
+
+/* Like weft__hook_wait_begin without a limit, for a wait that is counted as a wait for a lock. */
+void weft__hook_wait_add(weft__hook_wait *w, weft__hook_restart restart);
 
 /*
  * End a wait. result is the result of the call of weft. Returns result, or -ETIMEDOUT if timeout_s

@@ -1,4 +1,6 @@
-/* weft_poll and weft_fd_forget: waits for several descriptors, and descriptors that change hands. */
+/*
+ * weft_poll and weft_fd_forget: waits for several descriptors, and descriptors that change hands.
+ */
 #include "support/suite.h"
 
 #include <fcntl.h>
@@ -25,7 +27,7 @@ static void open_pipe(int fd[2])
     ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
 }
 
-static void open_pair(int fd[2])
+static void connect_pair(int fd[2])
 {
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
 }
@@ -144,7 +146,7 @@ static const size_t duplicates[] = {2, 4, 12};
 TEST_ROWS(a_poll_with_a_descriptor_several_times_reports_each_entry, duplicates)
 {
     int fd[2];
-    open_pair(fd);
+    connect_pair(fd);
     static polling p;
     p = (polling){.count = duplicates[_i], .timeout_s = INFINITY};
     for (size_t i = 0; i < p.count; i++)
@@ -159,7 +161,7 @@ TEST_ROWS(a_poll_with_a_descriptor_several_times_reports_each_entry, duplicates)
 TEST(a_poll_for_the_end_of_input_returns_when_the_peer_shuts_down)
 {
     int fd[2];
-    open_pair(fd);
+    connect_pair(fd);
     polling p = {.fds = {{fd[0], POLLRDHUP, 0}}, .count = 1, .timeout_s = INFINITY};
     weft_fiber f = spin_waiting(poll_all, &p);
     put_byte(fd[1]); /* not an event for this poll */
@@ -173,7 +175,7 @@ TEST(a_poll_for_the_end_of_input_returns_when_the_peer_shuts_down)
 TEST(a_poll_without_events_returns_when_the_peer_closes)
 {
     int fd[2];
-    open_pair(fd);
+    connect_pair(fd);
     polling p = {.fds = {{fd[0], 0, 0}}, .count = 1, .timeout_s = INFINITY};
     weft_fiber f = spin_waiting(poll_all, &p);
     ck_assert_int_eq(weft_close(fd[1]), 0);
@@ -224,7 +226,7 @@ TEST(a_poll_rejects_a_time_that_is_not_a_number_of_seconds)
 TEST(a_forgotten_descriptor_wakes_its_waiters_and_stays_open)
 {
     int fd[2];
-    open_pair(fd);
+    connect_pair(fd);
     weft_fiber reader = spin_waiting(read_byte, &fd[0]);
     polling p = {.fds = {{fd[0], POLLIN, 0}}, .count = 1, .timeout_s = INFINITY};
     weft_fiber poller = spin_waiting(poll_all, &p);
@@ -240,8 +242,8 @@ TEST(a_forgotten_descriptor_wakes_its_waiters_and_stays_open)
 TEST(a_replaced_descriptor_gets_no_data_of_the_old_file)
 {
     int old[2], new[2];
-    open_pair(old);
-    open_pair(new);
+    connect_pair(old);
+    connect_pair(new);
     weft_fiber waits = spin_waiting(read_byte, &old[0]);
     ck_assert_int_eq(weft_fd_forget(old[0]), 0);
     ck_assert_int_eq(dup2(new[0], old[0]), old[0]);
@@ -259,7 +261,7 @@ static void *forget_in_thread(void *arg)
 TEST(any_thread_may_forget_a_descriptor)
 {
     int fd[2];
-    open_pair(fd);
+    connect_pair(fd);
     put_byte(fd[1]);
     char byte;
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), 1);

@@ -134,11 +134,11 @@ TEST(failed_calls_wake_nobody)
 {
     int fd[2];
     weft_fiber f = open_awaited_pair(fd);
-    ck_assert_fails(dup2(1000, fd[0]), EBADF);
-    ck_assert_fails(dup3(fd[0], fd[0], 0), EINVAL);
+    ck_assert_errno(dup2(1000, fd[0]), EBADF);
+    ck_assert_errno(dup3(fd[0], fd[0], 0), EINVAL);
     ck_assert_int_eq(dup2(fd[0], fd[0]), fd[0]);
-    ck_assert_fails(close(-1), EBADF);
-    ck_assert_fails(close(1000), EBADF);
+    ck_assert_errno(close(-1), EBADF);
+    ck_assert_errno(close(1000), EBADF);
     put_text(fd[1], "x");
     ck_assert_int_eq(weft_await(f), 1);
 }
@@ -251,8 +251,8 @@ TEST(a_lock_that_is_free_is_taken_at_once)
     for (size_t i = 0; i < COUNT_OF(locks); i++)
         ck_assert_int_eq(locks[i](open_temporary_file()), 0);
     ck_assert_uint_eq(posix_stats().waits, 0);
-    ck_assert_fails(flock(1000, LOCK_EX), EBADF);
-    ck_assert_fails(lockf(1000, F_LOCK, 0), EBADF);
+    ck_assert_errno(flock(1000, LOCK_EX), EBADF);
+    ck_assert_errno(lockf(1000, F_LOCK, 0), EBADF);
 }
 
 TEST(attempts_to_lock_do_not_wait)
@@ -262,11 +262,11 @@ TEST(attempts_to_lock_do_not_wait)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int other = open(path, O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(flock(other, LOCK_EX), 0);
-    ck_assert_fails(flock(fd, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+    ck_assert_errno(flock(fd, LOCK_EX | LOCK_NB), EWOULDBLOCK);
     struct flock all = {.l_type = F_WRLCK};
     ck_assert_int_eq(fcntl(other, F_OFD_SETLK, &all), 0);
     all = (struct flock){.l_type = F_WRLCK};
-    ck_assert_fails(fcntl(fd, F_OFD_SETLK, &all), EAGAIN);
+    ck_assert_errno(fcntl(fd, F_OFD_SETLK, &all), EAGAIN);
     ck_assert_uint_eq(posix_stats().waits, 0);
 }
 
@@ -293,7 +293,7 @@ TEST(fsync_waits_with_weft)
     ck_assert_int_eq(fsync(fd), 0);
     ck_assert_int_eq(fdatasync(fd), 0);
     ck_assert_uint_eq(posix_stats().waits, 2);
-    ck_assert_fails(fsync(1000), EBADF);
+    ck_assert_errno(fsync(1000), EBADF);
 }
 
 /* Copies. */
@@ -356,10 +356,10 @@ TEST(sendfile_and_splice_raise_SIGPIPE)
     int file = open_pattern_file("abc", 3);
     handle_signal(SIGPIPE, 0);
     ck_assert_int_eq(close(fd[0]), 0);
-    ck_assert_fails(sendfile(fd[1], file, NULL, 3), EPIPE);
+    ck_assert_errno(sendfile(fd[1], file, NULL, 3), EPIPE);
     ck_assert_int_eq(signals_seen, 1);
     put_text(pipe_fd[1], "abc");
-    ck_assert_fails(splice(pipe_fd[0], NULL, fd[1], NULL, 3, 0), EPIPE);
+    ck_assert_errno(splice(pipe_fd[0], NULL, fd[1], NULL, 3, 0), EPIPE);
     ck_assert_int_eq(signals_seen, 2);
 }
 
@@ -380,7 +380,7 @@ TEST(splice_waits_for_input)
     char text[8] = "";
     ck_assert_int_eq(recv(out[1], text, sizeof text, 0), 3);
     ck_assert_str_eq(text, "abc");
-    ck_assert_fails(splice(in[0], NULL, out[0], NULL, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    ck_assert_errno(splice(in[0], NULL, out[0], NULL, 1, SPLICE_F_NONBLOCK), EAGAIN);
     ck_assert_int_eq(cancelled_result(splice_some, &(copying){out[0], in[0], 10, NULL}),
                      -ECANCELED);
 }
@@ -394,6 +394,6 @@ TEST(non_blocking_copies_give_EAGAIN)
     int file = open_pattern_file(data, 4 * MIB);
     ssize_t n = sendfile(fd[1], file, NULL, 4 * MIB);
     ck_assert(n > 0 && (size_t)n < 4 * MIB);
-    ck_assert_fails(sendfile(fd[1], file, NULL, 1), EAGAIN);
+    ck_assert_errno(sendfile(fd[1], file, NULL, 1), EAGAIN);
     free(data);
 }

@@ -34,8 +34,7 @@ static weft_value call_recvfrom(void *arg)
     fortified_call *c = arg;
     struct sockaddr_storage from;
     socklen_t from_bytes = sizeof from;
-    return result_of(
-        recvfrom(c->fd, c->data, bytes, 0, (struct sockaddr *)&from, &from_bytes));
+    return result_of(recvfrom(c->fd, c->data, bytes, 0, (struct sockaddr *)&from, &from_bytes));
 }
 
 static weft_value call_poll(void *arg)

@@ -1,6 +1,6 @@
 /*
- * The end of waits in hooks: cancellation, signal handlers with and without SA_RESTART, and close by
- * another fiber.
+ * The end of waits in hooks: cancellation, signal handlers with and without SA_RESTART, and close
+ * by another fiber.
  */
 #include "posix/posix_io_support.h"
 
@@ -34,8 +34,7 @@ static int open_full_pipe(void)
     int fd[2];
     open_pipe(fd);
     set_nonblocking(fd[1]);
-    while (write(fd[1], buffer, sizeof buffer) > 0) {
-    }
+    while (write(fd[1], buffer, sizeof buffer) > 0) {}
     ck_assert_int_eq(fcntl(fd[1], F_SETFL, O_WRONLY), 0);
     return fd[1];
 }
@@ -44,8 +43,7 @@ static int open_full_socket(void)
 {
     int fd[2];
     open_pair(fd, SOCK_STREAM);
-    while (send(fd[1], buffer, sizeof buffer, MSG_DONTWAIT) > 0) {
-    }
+    while (send(fd[1], buffer, sizeof buffer, MSG_DONTWAIT) > 0) {}
     return fd[1];
 }
 

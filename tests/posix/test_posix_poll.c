@@ -227,7 +227,7 @@ TEST(a_poll_reports_invalid_descriptors_at_once)
 TEST(a_ppoll_with_an_invalid_time_fails)
 {
     struct timespec bad = {.tv_nsec = 1000000000};
-    ck_assert_fails(ppoll(NULL, 0, &bad, NULL), EINVAL);
+    ck_assert_errno(ppoll(NULL, 0, &bad, NULL), EINVAL);
 }
 
 /* Special cases of select. */
@@ -252,7 +252,7 @@ TEST(select_changes_its_time_and_only_the_sets_that_it_has)
     ck_assert(!FD_ISSET(fd[0], &reads));
     ck_assert_int_eq(time.tv_sec + time.tv_usec, 0);
     struct timeval negative = {.tv_sec = -1};
-    ck_assert_fails(select(0, NULL, NULL, NULL, &negative), EINVAL);
+    ck_assert_errno(select(0, NULL, NULL, NULL, &negative), EINVAL);
 }
 
 TEST(select_leaves_its_sets_unchanged_when_it_is_cancelled)
@@ -263,7 +263,7 @@ TEST(select_leaves_its_sets_unchanged_when_it_is_cancelled)
     FD_ZERO(&reads);
     FD_SET(fd[0], &reads);
     WEFT_MOVE_ON_AFTER(0.001) {
-        ck_assert_fails(select(fd[0] + 1, &reads, NULL, NULL, NULL), ECANCELED);
+        ck_assert_errno(select(fd[0] + 1, &reads, NULL, NULL, NULL), ECANCELED);
     }
     ck_assert(FD_ISSET(fd[0], &reads));
 }
@@ -275,7 +275,7 @@ TEST(select_without_sets_sleeps_and_with_closed_descriptors_fails)
     fd_set reads;
     FD_ZERO(&reads);
     FD_SET(60, &reads); /* the kernel ignores numbers above the size of its table */
-    ck_assert_fails(select(61, &reads, NULL, NULL, NULL), EBADF);
+    ck_assert_errno(select(61, &reads, NULL, NULL, NULL), EBADF);
 }
 
 TEST(select_takes_sets_that_are_larger_than_fd_set)
@@ -371,12 +371,12 @@ TEST(a_descriptor_that_joins_an_epoll_during_the_wait_ends_it)
 TEST(invalid_calls_of_epoll_wait_have_the_errors_of_libc)
 {
     struct epoll_event event;
-    ck_assert_fails(epoll_wait(1000, &event, 1, -1), EBADF);
+    ck_assert_errno(epoll_wait(1000, &event, 1, -1), EBADF);
     int fd[2];
     open_pipe(fd);
-    ck_assert_fails(epoll_wait(fd[0], &event, 1, -1), EINVAL);
+    ck_assert_errno(epoll_wait(fd[0], &event, 1, -1), EINVAL);
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    ck_assert_fails(epoll_wait(epoll_fd, &event, 0, -1), EINVAL);
+    ck_assert_errno(epoll_wait(epoll_fd, &event, 0, -1), EINVAL);
 }
 
 /* Signal masks. */

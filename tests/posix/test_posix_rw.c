@@ -260,8 +260,9 @@ TEST_LOOP(a_write_without_a_reader_raises_SIGPIPE, 4)
         open_pair(fd, SOCK_STREAM);
     handle_signal(SIGPIPE, 0);
     close(fd[0]);
-    ck_assert_int_eq(writes[_i % 2](&(writing){fd[1], "some text that is long enough for all", 40}),
-                     -EPIPE);
+    ck_assert_int_eq(
+        writes[_i % 2](&(writing){fd[1], "some text that is long enough for all pieces", 40}),
+        -EPIPE);
     ck_assert_int_eq(signals_seen, 1);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -148,6 +149,54 @@ TEST(siginterrupt_changes_the_effect_of_a_handler)
     ck_assert_int_eq(weft_await(f), -EINTR);
     close(end);
     ck_assert_int_eq(wait_for_child((void *)(intptr_t)pid), 7 << 8);
+}
+
+static sem_t semaphore;
+
+static weft_value wait_for_semaphore(void *arg)
+{
+    return sem_wait(&semaphore) == 0 ? 0 : -errno;
+}
+
+static void post_semaphore(int signal)
+{
+    sem_post(&semaphore);
+}
+
+TEST(a_handler_ends_a_wait_for_a_semaphore)
+{
+    install(0);
+    sem_init(&semaphore, 0, 0);
+    weft_fiber f = weft_spin(wait_for_semaphore, NULL);
+    weft_snooze();
+    raise(SIGUSR1);
+    ck_assert_int_eq(weft_await(f), -EINTR);
+    ck_assert_uint_eq(posix_stats().lock_waits, 1);
+    ck_assert_uint_eq(posix_stats().waits, 0);
+}
+
+TEST(a_handler_that_posts_a_semaphore_wakes_its_waiter)
+{
+    struct sigaction action = {.sa_handler = post_semaphore};
+    ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+    sem_init(&semaphore, 0, 0);
+    weft_fiber f = weft_spin(wait_for_semaphore, NULL);
+    weft_snooze();
+    raise(SIGUSR1);
+    ck_assert_int_eq(weft_await(f), 0);
+}
+
+TEST(a_handler_with_SA_RESTART_does_not_end_a_wait_for_a_semaphore)
+{
+    install(SA_RESTART);
+    sem_init(&semaphore, 0, 0);
+    weft_fiber f = weft_spin(wait_for_semaphore, NULL);
+    weft_fiber sleeper = weft_spin(sleep_long, NULL);
+    weft_snooze();
+    raise(SIGUSR1);
+    ck_assert_int_eq(weft_await(sleeper), -EINTR);
+    sem_post(&semaphore);
+    ck_assert_int_eq(weft_await(f), 0);
 }
 
 #define IDLE_ROUNDS 200

@@ -23,8 +23,8 @@ static weft_value recvfrom_some(void *arg)
 {
     incoming *in = arg;
     in->from.bytes = sizeof in->from.storage;
-    return result_of(recvfrom(in->fd, in->data, in->bytes, in->flags, sockaddr_of(&in->from),
-                              &in->from.bytes));
+    return result_of(
+        recvfrom(in->fd, in->data, in->bytes, in->flags, sockaddr_of(&in->from), &in->from.bytes));
 }
 
 static weft_value recvmsg_some(void *arg)

@@ -19,8 +19,9 @@ static int epoll_now(const epoll_call *c)
 }
 
 /*
- * Wait for at most some seconds. Several fibers may wait for one epoll descriptor, and another fiber
- * may take the events. Pause after the second such wake-up, so that the loop cannot take all time.
+ * Wait for at most some seconds. Several fibers may wait for one epoll descriptor, and another
+ * fiber may take the events. Pause after the second such wake-up, so that the loop cannot take all
+ * time.
  */
 static int epoll_for(void *context, double seconds)
 {

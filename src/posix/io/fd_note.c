@@ -14,7 +14,9 @@
 /* Bits 63 to 32 are the generation, the others are the bits of the note. */
 typedef _Atomic(uint64_t) note_word;
 
-static _Atomic(note_word *) chunks[CHUNKS_MAX]; /* NULL: no notes; never freed */
+typedef _Atomic(note_word *) note_chunk; /* NULL: no notes; never freed */
+
+static note_chunk chunks[CHUNKS_MAX];
 
 static note_word *word_find(int fd)
 {

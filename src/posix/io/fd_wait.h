@@ -43,7 +43,9 @@ int weft__hook_retry_pause(double *delay_s);
 /* The total size of pieces. */
 size_t weft__iovec_bytes(const struct iovec *pieces, size_t count);
 
-/* Store the pieces after the first `skip` bytes, at most WEFT__IOVEC_WINDOW. Return their number. */
+/*
+ * Store the pieces after the first `skip` bytes, at most WEFT__IOVEC_WINDOW. Return their number.
+ */
 int weft__iovec_tail(const struct iovec *pieces, size_t count, size_t skip,
                      struct iovec out[WEFT__IOVEC_WINDOW]);
 

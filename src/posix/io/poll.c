@@ -27,7 +27,7 @@ static int poll_in_fiber(struct pollfd *fds, nfds_t count, double timeout_s, con
     return (int)weft__hook_result(rc);
 }
 
-HOOK_DEFINE(int, poll, (struct pollfd *fds, nfds_t count, int timeout_ms))
+HOOK_DEFINE(int, poll, (struct pollfd * fds, nfds_t count, int timeout_ms))
 {
     if (!weft__hook_is_on())
         return REAL(poll)(fds, count, timeout_ms);
@@ -38,7 +38,7 @@ HOOK_DEFINE(int, poll, (struct pollfd *fds, nfds_t count, int timeout_ms))
 }
 
 HOOK_DEFINE(int, ppoll,
-            (struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+            (struct pollfd * fds, nfds_t count, const struct timespec *timeout,
              const sigset_t *mask))
 {
     static const struct timespec no_wait;
@@ -51,7 +51,7 @@ HOOK_DEFINE(int, ppoll,
     return poll_in_fiber(fds, count, timeout_s, mask);
 }
 
-HOOK_DEFINE(int, __poll_chk, (struct pollfd *fds, nfds_t count, int timeout_ms, size_t room))
+HOOK_DEFINE(int, __poll_chk, (struct pollfd * fds, nfds_t count, int timeout_ms, size_t room))
 {
     if (room / sizeof *fds < count)
         return REAL(__poll_chk)(fds, count, timeout_ms, room);
@@ -59,7 +59,7 @@ HOOK_DEFINE(int, __poll_chk, (struct pollfd *fds, nfds_t count, int timeout_ms, 
 }
 
 HOOK_DEFINE(int, __ppoll_chk,
-            (struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+            (struct pollfd * fds, nfds_t count, const struct timespec *timeout,
              const sigset_t *mask, size_t room))
 {
     if (room / sizeof *fds < count)

@@ -47,9 +47,9 @@ static ssize_t recv_waiting(const weft__recv_call *c, uint32_t note, bool was_tr
 }
 
 /*
- * Receive the rest of a call with MSG_WAITALL. An error of the socket must remain for the next call,
- * so do not receive after POLLERR. The rest may fail only because of a cancellation, which the next
- * call reports, too.
+ * Receive the rest of a call with MSG_WAITALL. An error of the socket must remain for the next
+ * call, so do not receive after POLLERR. The rest may fail only because of a cancellation, which
+ * the next call reports, too.
  */
 static ssize_t recv_rest(const weft__recv_call *c, size_t done)
 {
@@ -60,7 +60,8 @@ static ssize_t recv_rest(const weft__recv_call *c, size_t done)
         return (ssize_t)done;
     int error = errno;
     weft__hook_wait w;
-    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(c->fd, weft__fd_note(c->fd)));
+    weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS,
+                          weft__fd_recv_limit_s(c->fd, weft__fd_note(c->fd)));
     intptr_t n = weft_wait_fd(c->fd, POLLIN);
     if (n >= 0 && !(n & POLLERR))
         n = weft_recv(c->fd, (char *)c->buffer + done, c->bytes - done, c->flags);
@@ -84,8 +85,8 @@ ssize_t weft__recv_in_fiber(const weft__recv_call *c)
     int error = errno;
     uint32_t note = weft__fd_note(c->fd);
     /* Several pieces with MSG_WAITALL: only weft_recvmsg continues a partial message. */
-    bool is_direct = weft__fd_note_expects_wait(note) ||
-                     (c->message != NULL && c->flags & MSG_WAITALL);
+    bool is_direct =
+        weft__fd_note_expects_wait(note) || (c->message != NULL && c->flags & MSG_WAITALL);
     ssize_t n = is_direct ? -1 : recv_real(c, MSG_DONTWAIT);
     if (n < 0 && (is_direct || errno == EAGAIN) && weft__fd_may_wait(c->fd)) {
         errno = error;
@@ -123,8 +124,7 @@ HOOK_DEFINE(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags))
 {
     if (!weft__hook_is_on() || message == NULL)
         return REAL(recvmsg)(fd, message, flags);
-    return weft__recv_in_fiber(
-        &(weft__recv_call){.fd = fd, .flags = flags, .message = message});
+    return weft__recv_in_fiber(&(weft__recv_call){.fd = fd, .flags = flags, .message = message});
 }
 
 /* The checks of fortified calls: the real call ends the process if the buffer is too small. */

@@ -62,7 +62,8 @@ static ssize_t write_waiting(const weft__write_call *c, size_t done)
 {
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS,
-                          c->is_socket ? weft__fd_send_limit_s(c->fd, weft__fd_note(c->fd)) : WEFT__HOOK_FOREVER);
+                          c->is_socket ? weft__fd_send_limit_s(c->fd, weft__fd_note(c->fd))
+                                       : WEFT__HOOK_FOREVER);
     intptr_t rc = write_rest(c, &done);
     rc = weft__fd_wait_end(&w, rc, -EAGAIN);
     return done > 0 || rc == 0 ? (ssize_t)done : weft__hook_fail(rc);

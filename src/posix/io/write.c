@@ -13,7 +13,9 @@
 /* A pipe that is writable takes at least this number of bytes without blocking. */
 #define POLLED_BYTES_MAX PIPE_BUF
 
-/* For files that cannot write without blocking: write if poll(2) reports that the file is writable. */
+/*
+ * For files that cannot write without blocking: write if poll(2) reports that the file is writable.
+ */
 static ssize_t polled_attempt(const weft__write_call *c, size_t done)
 {
     if (weft__fd_ready(c->fd, POLLOUT) == 0) {
@@ -48,15 +50,14 @@ static ssize_t nowait_attempt(const weft__write_call *c, size_t done)
 static ssize_t write_socket(int fd, const struct iovec *pieces, size_t count, int flags)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = count};
-    return weft__write_in_fiber(
-        &(weft__write_call){.fd = fd,
-                            .flags = flags,
-                            .pieces = pieces,
-                            .count = count,
-                            .bytes = weft__iovec_bytes(pieces, count),
-                            .message = count != 1 ? &message : NULL,
-                            .attempt = weft__send_attempt,
-                            .is_socket = true});
+    return weft__write_in_fiber(&(weft__write_call){.fd = fd,
+                                                    .flags = flags,
+                                                    .pieces = pieces,
+                                                    .count = count,
+                                                    .bytes = weft__iovec_bytes(pieces, count),
+                                                    .message = count != 1 ? &message : NULL,
+                                                    .attempt = weft__send_attempt,
+                                                    .is_socket = true});
 }
 
 static ssize_t write_other(int fd, const struct iovec *pieces, size_t count, bool is_polled)

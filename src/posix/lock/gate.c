@@ -47,9 +47,12 @@ static double retry_delay_next(double delay_s, weft__wake_reason reason)
     return reason == WEFT__WOKEN_BY_TIME ? time_min(2 * delay_s, RETRY_MAX_S) : RETRY_MIN_S;
 }
 
-/* Try and sleep in turn, until the caller has the lock or an error. */
+/*
+ * Try and sleep in turn, until the caller has the lock or an error. hook_wait is NULL if handlers
+ * do not end the wait. A handler may have unlocked the lock. So try before EINTR, too. /
+ */
 static int gate_pass(const weft__gate *gate, void *lock, const weft__time_limit *limit,
-                     weft__lock_waiter *w)
+                     weft__lock_waiter *w, const weft__hook_wait *hook_wait)
 {
     double delay_s = weft__waiter_is_first(w) ? RETRY_MIN_S : RETRY_MAX_S;
     while (!weft__waiter_is_chosen(w)) {
@@ -59,6 +62,8 @@ static int gate_pass(const weft__gate *gate, void *lock, const weft__time_limit 
         double left_s = weft__time_left(limit);
         if (left_s <= 0)
             return ETIMEDOUT;
+        if (hook_wait != NULL && hook_wait->is_interrupted)
+            return EINTR;
         weft__wake_reason reason = weft__waiter_sleep(w, gate->kind, time_min(delay_s, left_s));
         if (reason == WEFT__WOKEN_TO_PAUSE)
             (void)weft_sleep(PAUSE_S);
@@ -74,15 +79,20 @@ int weft__gate_wait(const weft__gate *gate, void *lock, const weft__time_limit *
         return rc;
     weft_scope shield;
     weft__lock_waiter w;
+    weft__hook_wait hook_wait;
+    if (gate->is_interruptible)
+        weft__hook_wait_add(&hook_wait, WEFT__HOOK_RESTARTS);
     (void)weft_shield_open(&shield, INFINITY);
     HOOK_COUNT(lock_waits);
     weft__waiter_join(&w, lock, NULL);
-    rc = gate_pass(gate, lock, limit, &w);
+    rc = gate_pass(gate, lock, limit, &w, gate->is_interruptible ? &hook_wait : NULL);
     (void)weft__waiter_leave(&w);
     /* The caller may have been poked without need: it has no lock, or left some for the next. */
     if (rc != 0 || gate->is_shared)
         weft__waiters_poke(lock);
     (void)weft_scope_close(&shield);
+    if (gate->is_interruptible)
+        (void)weft__hook_wait_end(&hook_wait, -rc);
     errno = error;
     return rc;
 }

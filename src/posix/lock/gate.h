@@ -34,12 +34,14 @@ typedef struct weft__gate {
     const weft__wait_kind *kind;
     /* Try to get the lock. Return EBUSY if the caller must wait, else the result of the call. */
     int (*attempt)(void *lock);
-    bool is_shared; /* after one waiter, the next waiter may get the lock as well */
+    bool is_shared;        /* after one waiter, the next waiter may get the lock as well */
+    bool is_interruptible; /* a signal handler without SA_RESTART ends the wait */
 } weft__gate;
 
 /*
  * Wait until an attempt to get the lock does not return EBUSY. The hook must be on. Preserve errno.
  * Return the result of the attempt, or:
+ * EINTR if is_interruptible is true, and a signal handler has run
  * EINVAL if the time of the limit is wrong
  * ETIMEDOUT if the limit has passed
  */

@@ -81,7 +81,7 @@ static weft_fiber awaited_holder(const weft__fiber *f)
 
 static const weft__wait_kind waits_mutex = {
     .name = "a pthread mutex", .leave = weft__remote_wait_leave, .holder = awaited_holder};
-static const weft__gate mutex_gate = {&waits_mutex, mutex_attempt, false};
+static const weft__gate mutex_gate = {&waits_mutex, mutex_attempt, false, false};
 
 /*
  * Hooks that are off, in a cord.

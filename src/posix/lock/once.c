@@ -77,8 +77,8 @@ static const weft__wait_kind waits_once = {.name = "the function of pthread_once
                                            .leave = weft__remote_wait_leave};
 static const weft__wait_kind waits_guard = {.name = "the constructor of a static variable",
                                             .leave = weft__remote_wait_leave};
-static const weft__gate once_gate = {&waits_once, control_attempt, true};
-static const weft__gate guard_gate = {&waits_guard, guard_attempt, true};
+static const weft__gate once_gate = {&waits_once, control_attempt, true, false};
+static const weft__gate guard_gate = {&waits_guard, guard_attempt, true, false};
 
 /*
  * pthread_once.

@@ -19,8 +19,8 @@ static const weft__wait_kind waits_read = {.name = "a pthread rwlock, to read",
                                            .leave = weft__remote_wait_leave};
 static const weft__wait_kind waits_write = {.name = "a pthread rwlock, to write",
                                             .leave = weft__remote_wait_leave};
-static const weft__gate read_gate = {&waits_read, read_attempt, true};
-static const weft__gate write_gate = {&waits_write, write_attempt, false};
+static const weft__gate read_gate = {&waits_read, read_attempt, true, false};
+static const weft__gate write_gate = {&waits_write, write_attempt, false, false};
 
 static int rwlock_lock(const weft__gate *gate, pthread_rwlock_t *lock,
                        const weft__time_limit *limit)

@@ -13,7 +13,7 @@ static int sem_attempt(void *lock)
 }
 
 static const weft__wait_kind waits_sem = {.name = "a semaphore", .leave = weft__remote_wait_leave};
-static const weft__gate sem_gate = {&waits_sem, sem_attempt, true};
+static const weft__gate sem_gate = {&waits_sem, sem_attempt, true, true};
 
 static int sem_take(sem_t *sem, const weft__time_limit *limit)
 {

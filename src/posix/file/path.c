@@ -43,16 +43,16 @@ static int path_call_offload(path_call *c)
 }
 
 /* Define a hook that makes its real call in a worker thread. fields initialises a path_call. */
-#define PATH_HOOK(name, parameters, call, ...)                                    \
-    static int real_##name(const path_call *c)                                    \
-    {                                                                             \
-        return REAL(name) call;                                                   \
-    }                                                                             \
-    HOOK_DEFINE(int, name, parameters)                                            \
-    {                                                                             \
-        path_call call_of_##name = {.real = real_##name, __VA_ARGS__};            \
-        return weft__hook_is_on() ? path_call_offload(&call_of_##name)            \
-                                  : real_##name(&call_of_##name);                 \
+#define PATH_HOOK(name, parameters, call, ...)                         \
+    static int real_##name(const path_call *c)                         \
+    {                                                                  \
+        return REAL(name) call;                                        \
+    }                                                                  \
+    HOOK_DEFINE(int, name, parameters)                                 \
+    {                                                                  \
+        path_call call_of_##name = {.real = real_##name, __VA_ARGS__}; \
+        return weft__hook_is_on() ? path_call_offload(&call_of_##name) \
+                                  : real_##name(&call_of_##name);      \
     }
 
 /* clang-format off */

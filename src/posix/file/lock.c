@@ -96,7 +96,9 @@ static int fcntl_in_fiber(int fd, int command, void *argument)
         &(lock_call){.try = try_fcntl, .fd = fd, .command = command, .argument = argument});
 }
 
-/* All arguments of fcntl have at most the size of a pointer, and are passed in the same register. */
+/*
+ * All arguments of fcntl have at most the size of a pointer, and are passed in the same register.
+ */
 
 HOOK_DEFINE(int, fcntl, (int fd, int command, ...))
 {

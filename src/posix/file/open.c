@@ -37,17 +37,17 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
 }
 
 /* Define a hook with an optional mode. */
-#define OPEN_HOOK(name, parameters, folder)              \
-    HOOK_DEFINE(int, name, parameters)                   \
-    {                                                    \
-        mode_t mode = 0;                                 \
-        if (has_mode(flags)) {                           \
-            va_list list;                                \
-            va_start(list, flags);                       \
-            mode = va_arg(list, mode_t);                 \
-            va_end(list);                                \
-        }                                                \
-        return open_at(folder, path, flags, mode);       \
+#define OPEN_HOOK(name, parameters, folder)        \
+    HOOK_DEFINE(int, name, parameters)             \
+    {                                              \
+        mode_t mode = 0;                           \
+        if (has_mode(flags)) {                     \
+            va_list list;                          \
+            va_start(list, flags);                 \
+            mode = va_arg(list, mode_t);           \
+            va_end(list);                          \
+        }                                          \
+        return open_at(folder, path, flags, mode); \
     }
 
 OPEN_HOOK(open, (const char *path, int flags, ...), AT_FDCWD)
