@@ -33,14 +33,14 @@ typedef struct adopted {
     size_t count;
 } adopted;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t adopted_lock = PTHREAD_MUTEX_INITIALIZER;
 static adopted *adopted_first;
 static _Atomic(uint64_t) slots_total;
 
 static void adopt_lock(void)
 {
     static bool is_sorted;
-    REAL(pthread_mutex_lock)(&lock);
+    REAL(pthread_mutex_lock)(&adopted_lock);
     if (!is_sorted)
         weft__hooks_sort();
     is_sorted = true;
@@ -48,7 +48,7 @@ static void adopt_lock(void)
 
 static void adopt_unlock(void)
 {
-    REAL(pthread_mutex_unlock)(&lock);
+    REAL(pthread_mutex_unlock)(&adopted_lock);
 }
 
 uint64_t weft__adopt_slots(void)
@@ -338,7 +338,7 @@ static int adopt(const char *name, const weft_adopt_options *options)
 {
     static const weft_adopt_options defaults;
     const weft_adopt_options *o = options != NULL ? options : &defaults;
-    weft__keep_thread_state();
+    weft__posix_states_add();
     module_set *loaded = malloc(sizeof *loaded);
     if (loaded == NULL)
         return -ENOMEM;
