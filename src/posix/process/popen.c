@@ -155,10 +155,5 @@ HOOK_DEFINE(int, pclose, (FILE * file))
     free(s);
     if (!weft__hook_is_on())
         return await_in_place(pid, &status) == pid ? status : -1;
-    if (weft__child_wait_end(pid, &status) == pid)
-        return status;
-    int error = errno;
-    weft__child_wait_discard(pid);
-    errno = error;
-    return -1;
+    return weft__child_wait_end(pid, &status) == pid ? status : -1;
 }
