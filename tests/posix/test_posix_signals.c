@@ -57,6 +57,12 @@ TEST(a_handler_ends_the_sleeps_of_all_fibers_of_its_thread)
     ck_assert_uint_eq(posix_stats().interrupts, 2);
 }
 
+/* The main fiber does not await this fiber at once, so an error would end the wait of main. */
+static weft_value sleep_long_and_return_errno(void *arg)
+{
+    return -sleep_long(NULL);
+}
+
 /* The message that ends the waits is still in the inbox of the thread when weft_fork empties it. */
 TEST(a_handler_ends_waits_in_a_child_of_weft_fork_too)
 {
@@ -79,9 +85,12 @@ TEST(a_handler_ends_waits_in_a_child_of_weft_fork_too)
 TEST(a_handler_does_not_end_a_wait_that_begins_later)
 {
     install(0);
+    weft_fiber earlier = weft_spin(sleep_long_and_return_errno, NULL);
+    weft_snooze();
     ck_assert_int_eq(raise(SIGUSR1), 0);
     struct timespec time = {.tv_nsec = 1000000};
     ck_assert_int_eq(nanosleep(&time, NULL), 0);
+    ck_assert_int_eq(weft_await(earlier), EINTR);
 }
 
 static weft_value wait_for_child(void *arg)
