@@ -155,6 +155,16 @@ TEST(a_module_with_system_calls_is_refused_unless_forced)
     ck_assert_int_gt(weft_adopt("libraw.so", &(weft_adopt_options){.is_forced = true}), 0);
 }
 
+TEST(a_needed_library_with_system_calls_is_skipped_unless_forced)
+{
+    SKIP_IF_PRELOADED;
+    load("raw_user", 0);
+    ck_assert_int_eq(weft_adopt("libraw_user.so", NULL), 1);
+    ck_assert_int_eq(weft_disown("libraw.so"), -ENOENT);
+    ck_assert_int_eq(weft_adopt("libraw_user.so", &(weft_adopt_options){.is_forced = true}), 2);
+    ck_assert_int_eq(weft_disown("libraw.so"), 1);
+}
+
 TEST(weft_libc_and_unknown_modules_are_refused)
 {
     ck_assert_int_eq(weft_adopt(NULL, NULL), -EINVAL);
