@@ -16,7 +16,6 @@
 #include <weft/select.h>
 #include <weft/time.h>
 
-#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -66,16 +65,10 @@ static size_t clauses_fill(weft_clause clauses[SELECT_MAX], const struct pollfd 
     return count;
 }
 
-/* A regular file that is not ready yet never becomes ready. WAIT rejects such a file. */
-static intptr_t wait_result(intptr_t result)
-{
-    return result == -EPERM ? weft_sleep(INFINITY) : result;
-}
-
 static intptr_t wait_clauses(weft_clause *clauses, size_t count)
 {
     if (count == 1)
-        return wait_result(weft_wait_fd(clauses[0].of.fd, clauses[0].events));
+        return weft_wait_fd(clauses[0].of.fd, clauses[0].events);
     int winner = weft_select(clauses, count);
     return winner < 0 ? winner : clauses[winner].value;
 }
@@ -95,7 +88,7 @@ static int epoll_add(int epoll_fd, const struct pollfd *fds, size_t n, const str
 {
     struct epoll_event event = {.events = (unsigned short)p->events};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, p->fd, &event) == 0 || errno == EPERM)
-        return 0; /* EPERM: a regular file that is not ready, see wait_result */
+        return 0; /* EPERM: a regular file. It has no other events than POLLIN and POLLOUT. */
     if (errno != EEXIST)
         return -errno;
     event.events = events_of_fd(fds, n, p->fd);

@@ -33,14 +33,14 @@ typedef struct adopted {
     size_t count;
 } adopted;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t adopted_lock = PTHREAD_MUTEX_INITIALIZER;
 static adopted *adopted_first;
 static _Atomic(uint64_t) slots_total;
 
 static void adopt_lock(void)
 {
     static bool is_sorted;
-    REAL(pthread_mutex_lock)(&lock);
+    REAL(pthread_mutex_lock)(&adopted_lock);
     if (!is_sorted)
         weft__hooks_sort();
     is_sorted = true;
@@ -48,7 +48,7 @@ static void adopt_lock(void)
 
 static void adopt_unlock(void)
 {
-    REAL(pthread_mutex_unlock)(&lock);
+    REAL(pthread_mutex_unlock)(&adopted_lock);
 }
 
 uint64_t weft__adopt_slots(void)
@@ -60,12 +60,15 @@ uint64_t weft__adopt_slots(void)
  * Modules that are never adopted.
  */
 
-/* The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. */
+/*
+ * The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. libc
+ * calls the modules of the name service switch (libnss_*) while it holds its own locks.
+ */
 static const char *const excluded_names[] = {
     "ld-linux",   "libc.so",     "libpthread.so", "libdl.so",        "librt.so",
     "linux-vdso", "libasan",     "libtsan",       "libubsan",        "liblsan",
     "libhwasan",  "libclang_rt", "liburing",      "libev.so",        "libcares",
-    "libweft.so", "libweft-web", "libweft-posix", "libweft-preload",
+    "libweft.so", "libweft-web", "libweft-posix", "libweft-preload", "libnss_",
 };
 
 static bool is_weft(const weft__elf_module *m)
@@ -114,6 +117,11 @@ static bool makes_system_calls(const weft__elf_module *m)
 {
     return strncmp(weft__elf_file_name(m), "libcrypto", strlen("libcrypto")) != 0 &&
            module_imports(m, "syscall");
+}
+
+static bool is_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
+{
+    return !is_excluded(m) && (o->is_forced || !makes_system_calls(m));
 }
 
 /*
@@ -210,7 +218,8 @@ static int module_adopt(const weft__elf_module *m, const weft_adopt_options *o)
     atomic_fetch_add(&slots_total, entry->count);
     if (a.error < 0) {
         module_disown(m, &adopted_first);
-        return a.error;
+        return weft_fail(a.error, "weft_adopt: cannot change the import slots of '%s': %s",
+                         weft__elf_file_name(m), strerror(-a.error));
     }
     return (int)entry->count;
 }
@@ -246,6 +255,7 @@ static weft__elf_module *set_find(module_set *set, const char *name)
 /* The context of a search for all modules that a module needs. */
 typedef struct closure {
     module_set *loaded;
+    const weft_adopt_options *options;
     bool is_member[MODULES_MAX];
     size_t queue[MODULES_MAX];
     size_t count;
@@ -263,22 +273,22 @@ static void closure_add_needed(void *context, const char *name)
 {
     closure *c = context;
     const weft__elf_module *m = set_find(c->loaded, name);
-    if (m != NULL && !is_excluded(m))
+    if (m != NULL && is_adoptable(m, c->options))
         closure_add(c, (size_t)(m - c->loaded->modules));
 }
 
 /*
  * Adopt the module and the libraries that it needs. Returns the number of hooked calls, or -errno.
  */
-static int closure_adopt(closure *c, const weft__elf_module *m, const weft_adopt_options *o)
+static int closure_adopt(closure *c, const weft__elf_module *m)
 {
     int total = 0;
     closure_add(c, (size_t)(m - c->loaded->modules));
     for (size_t i = 0; i < c->count; i++) {
         const weft__elf_module *member = &c->loaded->modules[c->queue[i]];
-        if (!o->is_alone)
+        if (!c->options->is_alone)
             weft__elf_each_needed(member, closure_add_needed, c);
-        int n = module_adopt(member, o);
+        int n = module_adopt(member, c->options);
         if (n < 0)
             return n;
         total += n;
@@ -289,7 +299,8 @@ static int closure_adopt(closure *c, const weft__elf_module *m, const weft_adopt
 static int check_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
 {
     if (is_excluded(m))
-        return weft_fail(-ENOTSUP, "weft_adopt: '%s' contains weft, libc or an allocator",
+        return weft_fail(-ENOTSUP,
+                         "weft_adopt: '%s' is or contains weft, a part of libc or an allocator",
                          weft__elf_file_name(m));
     if (!o->is_forced && makes_system_calls(m))
         return weft_fail(-ENOTSUP, "weft_adopt: '%s' calls syscall(2), which hooks cannot reach",
@@ -309,7 +320,8 @@ static int adopt_named(module_set *loaded, const char *name, const weft_adopt_op
     if (c == NULL)
         return -ENOMEM;
     c->loaded = loaded;
-    rc = closure_adopt(c, m, o);
+    c->options = o;
+    rc = closure_adopt(c, m);
     free(c);
     return rc;
 }
@@ -319,7 +331,7 @@ static int adopt_each(module_set *loaded, const weft_adopt_options *o)
     int total = 0;
     for (size_t i = 0; i < loaded->count; i++) {
         const weft__elf_module *m = &loaded->modules[i];
-        if (is_excluded(m) || (!o->is_forced && makes_system_calls(m)))
+        if (!is_adoptable(m, o))
             continue;
         int n = module_adopt(m, o);
         if (n < 0)
@@ -334,7 +346,7 @@ static int adopt(const char *name, const weft_adopt_options *options)
 {
     static const weft_adopt_options defaults;
     const weft_adopt_options *o = options != NULL ? options : &defaults;
-    weft__keep_thread_state();
+    weft__posix_states_add();
     module_set *loaded = malloc(sizeof *loaded);
     if (loaded == NULL)
         return -ENOMEM;

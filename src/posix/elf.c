@@ -20,7 +20,7 @@
 #endif
 
 /* glibc has added the base to most addresses of a dynamic section, but not in the vdso. */
-static uintptr_t dynamic_address(const weft__elf_module *m, const ElfW(Dyn) *d)
+static uintptr_t dynamic_address(const weft__elf_module *m, const ElfW(Dyn) * d)
 {
     return d->d_un.d_ptr < m->base ? m->base + d->d_un.d_ptr : d->d_un.d_ptr;
 }
@@ -65,8 +65,7 @@ static void read_dynamic(weft__elf_module *m)
 /* Read the program headers. Return false if the module has no dynamic section. */
 static bool module_open(weft__elf_module *m, const struct dl_phdr_info *info)
 {
-    *m = (weft__elf_module){
-        .path = info->dlpi_name, .base = info->dlpi_addr, .low = UINTPTR_MAX};
+    *m = (weft__elf_module){.path = info->dlpi_name, .base = info->dlpi_addr, .low = UINTPTR_MAX};
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t begin = m->base + header->p_vaddr, end = begin + header->p_memsz;
@@ -104,7 +103,7 @@ int weft__elf_each_module(int (*fn)(const weft__elf_module *m, void *context), v
     return dl_iterate_phdr(visit_module, &(each_module){fn, context});
 }
 
-static bool is_import(const ElfW(Rela) *r)
+static bool is_import(const ElfW(Rela) * r)
 {
     unsigned type = ELF64_R_TYPE(r->r_info);
     bool is_word = type == RELOC_WORD && r->r_addend == 0;
@@ -119,6 +118,8 @@ static void each_import(const weft__elf_module *m, const weft__elf_relocs *reloc
         if (!is_import(r))
             continue;
         const ElfW(Sym) *symbol = &m->symbols[ELF64_R_SYM(r->r_info)];
+        if (symbol->st_shndx != SHN_UNDEF)
+            continue; /* the module defines the function itself */
         fn(context, m->strings + symbol->st_name, (void **)(m->base + r->r_offset));
     }
 }

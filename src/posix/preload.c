@@ -29,7 +29,7 @@ __attribute__((constructor)) static void preload_start(void)
     weft__hooks_are_off = is_set_to("WEFT_POSIX", "0");
     if (weft__hooks_are_off)
         return;
-    weft__keep_thread_state();
+    weft__posix_states_add();
     if (is_set_to("WEFT_POSIX_REPORT", "1")) {
         unsetenv("WEFT_POSIX_REPORT");
         (void)weft_posix_report(STDERR_FILENO);

@@ -69,6 +69,17 @@ static void notice_post(void)
         atomic_store(&notice.is_posted, false);
 }
 
+/* weft_fork discards the messages of the thread in the child. */
+static void notice_after_fork(void)
+{
+    atomic_store(&notice.is_posted, false);
+}
+
+__attribute__((constructor)) static void notice_prepare(void)
+{
+    (void)pthread_atfork(NULL, NULL, notice_after_fork);
+}
+
 /* Return whether the action of the signal has SA_RESTART. siginterrupt(3) may have changed it. */
 static bool signal_restarts(int signal)
 {

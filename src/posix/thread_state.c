@@ -73,15 +73,17 @@ typedef struct queue_30 {
 } queue_30;
 
 /* Functions of libcrypto. */
-static struct {
+typedef struct openssl_calls {
     unsigned long (*peek)(void);
     void (*clear)(void);
-    queue_30 *(*get)(void);    /* 3.0 and 3.1 */
-    void *(*state_new)(void);  /* since 3.2, as the next three */
+    queue_30 *(*get)(void);   /* 3.0 and 3.1 */
+    void *(*state_new)(void); /* since 3.2, as the next three */
     void (*state_free)(void *state);
     void (*state_save)(void *state);
     void (*state_restore)(const void *state);
-} openssl;
+} openssl_calls;
+
+static openssl_calls openssl; /* constant after the state of OpenSSL is registered */
 
 /* Move the error queue to allocated memory. Return NULL if the queue is empty or memory is short. */
 static void *queue_take(void)
@@ -152,29 +154,44 @@ static bool find_function(void *library, const char *name, void *pointer)
 }
 
 /* Find the functions of libcrypto, if a module of the process has loaded libcrypto. */
-static bool openssl_find(void)
+static bool openssl_find(openssl_calls *calls)
 {
     void *library = dlopen("libcrypto.so.3", RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL)
         return false;
-    bool has_all = find_function(library, "ERR_peek_error", &openssl.peek) &&
-                   find_function(library, "ERR_clear_error", &openssl.clear);
-    bool is_new = find_function(library, "OSSL_ERR_STATE_new", &openssl.state_new) &&
-                  find_function(library, "OSSL_ERR_STATE_free", &openssl.state_free) &&
-                  find_function(library, "OSSL_ERR_STATE_save", &openssl.state_save) &&
-                  find_function(library, "OSSL_ERR_STATE_restore", &openssl.state_restore);
+    bool has_all = find_function(library, "ERR_peek_error", &calls->peek) &&
+                   find_function(library, "ERR_clear_error", &calls->clear);
+    bool is_new = find_function(library, "OSSL_ERR_STATE_new", &calls->state_new) &&
+                  find_function(library, "OSSL_ERR_STATE_free", &calls->state_free) &&
+                  find_function(library, "OSSL_ERR_STATE_save", &calls->state_save) &&
+                  find_function(library, "OSSL_ERR_STATE_restore", &calls->state_restore);
     if (!is_new)
-        openssl.state_new = NULL;
+        calls->state_new = NULL;
     /* The reference keeps libcrypto loaded, because every switch uses libcrypto from now on. */
-    return has_all && (is_new || find_function(library, "ERR_get_state", &openssl.get));
+    return has_all && (is_new || find_function(library, "ERR_get_state", &calls->get));
 }
 
-void weft__keep_thread_state(void)
+/*
+ * Register the state of OpenSSL once. The lock must not be held during dlopen: a constructor that
+ * dlopen runs in another thread may call weft_adopt.
+ */
+static void openssl_register(const openssl_calls *calls, _Atomic(bool) *is_registered)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    REAL(pthread_mutex_lock)(&lock);
+    if (!atomic_load(is_registered)) {
+        openssl = *calls;
+        (void)weft_thread_state_add(&openssl_thread_state);
+        atomic_store(is_registered, true);
+    }
+    REAL(pthread_mutex_unlock)(&lock);
+}
+
+void weft__posix_states_add(void)
 {
     static _Atomic(bool) has_openssl;
+    openssl_calls calls;
     (void)weft_thread_state_add(&libc_thread_state);
-    if (!atomic_load(&has_openssl) && openssl_find()) {
-        (void)weft_thread_state_add(&openssl_thread_state);
-        atomic_store(&has_openssl, true);
-    }
+    if (!atomic_load(&has_openssl) && openssl_find(&calls))
+        openssl_register(&calls, &has_openssl);
 }

@@ -24,6 +24,9 @@ void weft__hook_wait_add(weft__hook_wait *w, weft__hook_restart restart)
     w->jump.fn = NULL;
     w->is_interrupted = w->has_timeout = false;
     wait_note_signals(w);
+    /* A handler may search the list at any time, so complete w before the insertion. */
+    w->link.next = &waits;
+    atomic_signal_fence(memory_order_seq_cst);
     /* While w is in the list, a handler does not leave the wait by a jump. */
     weft__list_insert(&waits, &w->link);
     atomic_fetch_add_explicit(&waits_now, 1, memory_order_relaxed);
@@ -58,7 +61,7 @@ bool weft__hook_waits_exist(void)
     return waits.next != NULL && !weft__list_is_empty(&waits);
 }
 
-/* A handler may run in the middle of weft__list_insert, which sets the next pointers in order. */
+/* Only the next pointers are valid if a handler runs in the middle of weft__list_insert. */
 static weft__hook_wait *wait_of_fiber(weft_fiber fiber)
 {
     for (const weft__list *node = waits.next; node != &waits; node = node->next) {

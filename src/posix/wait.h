@@ -79,9 +79,9 @@ weft__hook_wait *weft__hook_wait_of_handler(void);
 void weft__hook_waits_interrupt(void);
 
 /* Register the states of the thread that each fiber has for itself. (thread_state.c) */
-void weft__keep_thread_state(void);
+void weft__posix_states_add(void);
 
-/* Convert times to seconds. A time that is too long is infinite. */
+/* Convert times to seconds. */
 double weft__seconds_of_timespec(const struct timespec *t);
 double weft__seconds_of_timeval(const struct timeval *t);
 

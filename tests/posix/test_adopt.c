@@ -100,7 +100,7 @@ TEST(hooks_are_off_in_plain_threads_and_forbidden_sections)
 /* With libweft-preload, every module is hooked without weft_adopt. */
 #define SKIP_IF_PRELOADED \
     if (is_preloaded())   \
-        return
+    return
 
 static const int load_flags[] = {RTLD_LOCAL, RTLD_GLOBAL, RTLD_LOCAL | RTLD_DEEPBIND};
 
@@ -155,6 +155,16 @@ TEST(a_module_with_system_calls_is_refused_unless_forced)
     ck_assert_int_gt(weft_adopt("libraw.so", &(weft_adopt_options){.is_forced = true}), 0);
 }
 
+TEST(a_needed_library_with_system_calls_is_skipped_unless_forced)
+{
+    SKIP_IF_PRELOADED;
+    load("raw_user", 0);
+    ck_assert_int_eq(weft_adopt("libraw_user.so", NULL), 1);
+    ck_assert_int_eq(weft_disown("libraw.so"), -ENOENT);
+    ck_assert_int_eq(weft_adopt("libraw_user.so", &(weft_adopt_options){.is_forced = true}), 2);
+    ck_assert_int_eq(weft_disown("libraw.so"), 1);
+}
+
 TEST(weft_libc_and_unknown_modules_are_refused)
 {
     ck_assert_int_eq(weft_adopt(NULL, NULL), -EINVAL);
@@ -163,6 +173,25 @@ TEST(weft_libc_and_unknown_modules_are_refused)
     ck_assert_int_eq(weft_adopt("libweft.so.0", NULL), -ENOTSUP);
     ck_assert_int_eq(weft_adopt("libc.so.6", NULL), -ENOTSUP);
     ck_assert_int_eq(weft_disown("libc.so.6"), -ENOENT);
+}
+
+TEST(a_function_that_a_module_defines_itself_is_not_hooked)
+{
+    SKIP_IF_PRELOADED;
+    sleep_ms_fn *own = find(load("own", RTLD_DEEPBIND), "own_calls");
+    ck_assert_int_eq(own(1), 42);
+    ck_assert_int_eq(weft_adopt("libown.so", NULL), 0);
+    ck_assert_int_eq(own(1), 42);
+}
+
+/* libc holds locks of its own while it calls such a module, for example in getpwnam. */
+TEST(modules_of_the_name_service_switch_are_refused)
+{
+    SKIP_IF_PRELOADED;
+    load("nss_sleeper", 0);
+    ck_assert_int_eq(weft_adopt("libnss_sleeper.so", NULL), -ENOTSUP);
+    ck_assert_int_ge(weft_adopt_all(NULL), 0);
+    ck_assert_int_eq(weft_disown("libnss_sleeper.so"), -ENOENT);
 }
 
 TEST(a_name_without_a_version_means_any_version)

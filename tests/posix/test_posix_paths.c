@@ -1,6 +1,7 @@
 /* Hooked calls with paths, which weft_adopt hooks on request. */
 #include "posix/posix_io_support.h"
 
+#include <ftw.h>
 #include <sys/stat.h>
 
 static char folder[] = "/tmp/weft-paths-XXXXXX";
@@ -13,9 +14,14 @@ static void adopt_files(void)
     ck_assert_int_eq(chdir(folder), 0);
 }
 
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    return remove(path);
+}
+
 static void remove_folder(void)
 {
-    (void)!system("rm -rf /tmp/weft-paths-*");
+    (void)!nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 FIXTURE(adopt_files, NULL)

@@ -2,6 +2,7 @@
 #include "posix/posix_io_support.h"
 
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 
@@ -300,6 +301,25 @@ TEST(select_takes_sets_that_are_larger_than_fd_set)
     put_text(fd[1], "x");
     ck_assert_int_eq(select(high + 1, sets, NULL, NULL, NULL), 1);
     ck_assert_uint_eq(words[index], 1ul << ((size_t)high % bits));
+}
+
+TEST(select_does_not_use_memory_beyond_the_numbers_that_can_be_open)
+{
+    int fd[2];
+    open_pipe(fd);
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages =
+        mmap(NULL, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(pages != MAP_FAILED);
+    ck_assert_int_eq(mprotect(pages + page_bytes, page_bytes, PROT_NONE), 0);
+    fd_set *reads = (fd_set *)(void *)(pages + page_bytes - sizeof *reads);
+    struct timeval time = {.tv_usec = 1000};
+    FD_SET(fd[0], reads);
+    ck_assert_int_eq(select(1 << 20, reads, NULL, NULL, &time), 0); /* a value of getdtablesize */
+    FD_SET(fd[0], reads);
+    put_text(fd[1], "x");
+    ck_assert_int_eq(select(1 << 20, reads, NULL, NULL, NULL), 1);
+    ck_assert(FD_ISSET(fd[0], reads));
 }
 
 TEST(select_for_exceptions_does_not_return_for_a_closed_connection)

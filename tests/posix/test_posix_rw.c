@@ -1,6 +1,7 @@
 /* Hooked reads and writes on pipes, files, terminals and other descriptors. */
 #include "posix/posix_io_support.h"
 
+#include <dirent.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/timerfd.h>
@@ -318,6 +319,34 @@ TEST(a_file_of_the_kernel_is_readable)
     ck_assert_int_gt(read(fd, text, sizeof text), 0);
     ck_assert(strncmp(text, "Name:", 5) == 0);
     ck_assert_int_eq(pread(fd, text, 4, 0), 4);
+}
+
+TEST(a_read_of_a_file_of_the_kernel_returns_as_many_bytes_as_in_libc)
+{
+    int real_fd = open("/proc/self/maps", O_RDONLY), fd = open("/proc/self/maps", O_RDONLY);
+    static char text[1 << 16];
+    weft_posix_pass(true);
+    ssize_t real_bytes = read(real_fd, text, sizeof text);
+    weft_posix_pass(false);
+    ck_assert_int_gt(real_bytes, 0);
+    ck_assert_int_eq(read(fd, text, sizeof text), real_bytes);
+}
+
+TEST(a_socket_with_the_number_of_a_directory_that_libc_has_closed_is_not_read_as_a_file)
+{
+    int fd[2], folder = open("/tmp", O_RDONLY | O_DIRECTORY);
+    char text[16];
+    DIR *directory = fdopendir(folder);
+    ck_assert_errno(read(folder, text, sizeof text), EISDIR);
+    ck_assert_int_eq(closedir(directory), 0); /* no hook sees this close */
+    open_pair(fd, SOCK_STREAM);
+    ck_assert_int_eq(fd[0], folder);
+    put_text(fd[1], "abc");
+    ck_assert_int_eq(read(fd[0], text, sizeof text), 3);
+    reading r = {.fd = fd[0], .bytes = sizeof r.data};
+    weft_fiber f = spin_waiting(read_some, &r);
+    put_text(fd[1], "de");
+    ck_assert_int_eq(weft_await(f), 2);
 }
 
 TEST(invalid_reads_and_writes_have_the_errors_of_libc)

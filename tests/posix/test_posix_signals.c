@@ -33,6 +33,11 @@ static void install(int flags)
  * Interruption.
  */
 
+static weft_value raise_in_fiber(void *arg)
+{
+    return raise(SIGUSR1);
+}
+
 /* Return the error of a long sleep. */
 static weft_value sleep_long(void *arg)
 {
@@ -52,12 +57,40 @@ TEST(a_handler_ends_the_sleeps_of_all_fibers_of_its_thread)
     ck_assert_uint_eq(posix_stats().interrupts, 2);
 }
 
+/* The main fiber does not await this fiber at once, so an error would end the wait of main. */
+static weft_value sleep_long_and_return_errno(void *arg)
+{
+    return -sleep_long(NULL);
+}
+
+/* The message that ends the waits is still in the inbox of the thread when weft_fork empties it. */
+TEST(a_handler_ends_waits_in_a_child_of_weft_fork_too)
+{
+    install(0);
+    weft_fiber f = weft_spin(sleep_long, NULL);
+    weft_snooze();
+    ck_assert_int_eq(raise(SIGUSR1), 0);
+    pid_t pid = weft_fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        weft_after(0.001, raise_in_fiber, NULL);
+        _exit(sleep_long(NULL) == -EINTR ? 7 : 1);
+    }
+    int status;
+    ck_assert_int_eq(weft_await(f), -EINTR);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(WEXITSTATUS(status), 7);
+}
+
 TEST(a_handler_does_not_end_a_wait_that_begins_later)
 {
     install(0);
+    weft_fiber earlier = weft_spin(sleep_long_and_return_errno, NULL);
+    weft_snooze();
     ck_assert_int_eq(raise(SIGUSR1), 0);
     struct timespec time = {.tv_nsec = 1000000};
     ck_assert_int_eq(nanosleep(&time, NULL), 0);
+    ck_assert_int_eq(weft_await(earlier), EINTR);
 }
 
 static weft_value wait_for_child(void *arg)

@@ -75,6 +75,27 @@ TEST_LOOP(a_receive_that_is_ready_does_not_wait, RECEIVES)
     ck_assert_uint_eq(posix_stats().waits, 0);
 }
 
+static weft_value put_byte(void *arg)
+{
+    put_text(*(int *)arg, "x");
+    return 0;
+}
+
+TEST_LOOP(errno_is_unchanged_by_a_receive_that_waits, RECEIVES)
+{
+    int fd[2];
+    open_pair(fd, SOCK_STREAM);
+    for (int round = 0; round < 3; round++) {
+        weft_fiber f = weft_spin(put_byte, &fd[1]);
+        incoming in = {.fd = fd[0], .bytes = 8};
+        errno = 77;
+        ck_assert_int_eq(receives[_i](&in), 1);
+        ck_assert_int_eq(errno, 77);
+        ck_assert_int_eq(weft_await(f), 0);
+    }
+    ck_assert_uint_eq(posix_stats().waits, 3);
+}
+
 TEST_LOOP(a_receive_with_MSG_DONTWAIT_gives_EAGAIN, 2 * RECEIVES)
 {
     int fd[2];
@@ -177,6 +198,20 @@ TEST_LOOP(SO_RCVTIMEO_ends_a_receive_with_EAGAIN, RECEIVES)
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     put_text(fd[1], "y");
     ck_assert_int_eq(weft_await(f), 1);
+}
+
+TEST(SO_RCVTIMEO_counts_for_the_next_socket_with_the_number)
+{
+    int fd[2], limited[2];
+    open_pair(fd, SOCK_STREAM);
+    open_pair(limited, SOCK_STREAM);
+    incoming in = {.fd = fd[0], .bytes = 8};
+    weft_fiber f = spin_waiting(recv_some, &in); /* the first socket has no limit */
+    put_text(fd[1], "x");
+    ck_assert_int_eq(weft_await(f), 1);
+    set_limit(limited[0], SO_RCVTIMEO, 10000);
+    ck_assert_int_eq(dup2(limited[0], fd[0]), fd[0]);
+    ck_assert_int_eq(recv_some(&in), -EAGAIN);
 }
 
 TEST(SO_RCVTIMEO_ends_a_read_with_EAGAIN)

@@ -1,5 +1,5 @@
 /*
- * Hooks that close or replace descriptors. weft and the notes of hooks must forget the old file, in
+ * Hooks that close or replace descriptors. weft and the notes of hooks must forget_fd the old file, in
  * every thread. These hooks are therefore never off. In a thread without fibers they only advance
  * the generation of the number, which makes no system call and takes no lock.
  */
@@ -23,7 +23,7 @@ static bool can_forget(void)
  * descriptor finishes first, if the fiber can wait. The wait cannot be cancelled, because the file
  * that is next could get the result of the worker thread.
  */
-static void forget(int fd)
+static void forget_fd(int fd)
 {
     if (!can_forget()) {
         weft__fd_advance(fd);
@@ -51,7 +51,7 @@ HOOK_DEFINE(int, close, (int fd))
     return REAL(close)(fd);
 }
 
-/* Do not forget the new number if the call fails. */
+/* Do not forget_fd the new number if the call fails. */
 static bool is_replaced(int old_fd, int new_fd)
 {
     return new_fd >= 0 && old_fd != new_fd && REAL(fcntl)(old_fd, F_GETFD) >= 0;
@@ -61,7 +61,7 @@ HOOK_DEFINE(int, dup2, (int old_fd, int new_fd))
 {
     int error = errno;
     if (is_replaced(old_fd, new_fd))
-        forget(new_fd);
+        forget_fd(new_fd);
     errno = error;
     return REAL(dup2)(old_fd, new_fd);
 }
@@ -70,7 +70,7 @@ HOOK_DEFINE(int, dup3, (int old_fd, int new_fd, int flags))
 {
     int error = errno;
     if (is_replaced(old_fd, new_fd))
-        forget(new_fd);
+        forget_fd(new_fd);
     errno = error;
     return REAL(dup3)(old_fd, new_fd, flags);
 }
@@ -80,7 +80,7 @@ static void forget_range(unsigned first, unsigned last)
 {
     unsigned end = weft__fd_numbers();
     for (unsigned fd = first; fd < end && fd <= last; fd++)
-        forget((int)fd);
+        forget_fd((int)fd);
 }
 
 HOOK_DEFINE(int, close_range, (unsigned first, unsigned last, int flags))
@@ -101,7 +101,7 @@ HOOK_DEFINE(int, fclose, (FILE * stream))
 {
     int error = errno, fd = stream != NULL ? fileno(stream) : -1;
     if (fd >= 0)
-        forget(fd);
+        forget_fd(fd);
     errno = error;
     return REAL(fclose)(stream);
 }

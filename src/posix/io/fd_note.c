@@ -94,13 +94,16 @@ static weft__fd_kind_note kind_find(int fd)
     return is_on_disk ? WEFT__FD_DISK : WEFT__FD_NOWAIT;
 }
 
+weft__fd_kind_note weft__fd_kind_renew(int fd)
+{
+    weft__fd_kind_note kind = kind_find(fd);
+    if (kind != WEFT__FD_UNKNOWN)
+        weft__fd_kind_set(fd, kind);
+    return kind;
+}
+
 weft__fd_kind_note weft__fd_kind_of(int fd)
 {
     weft__fd_kind_note kind = weft__fd_note(fd) & WEFT__NOTE_KIND;
-    if (kind == WEFT__FD_UNKNOWN && fd >= 0) {
-        kind = kind_find(fd);
-        if (kind != WEFT__FD_UNKNOWN)
-            weft__fd_kind_set(fd, kind);
-    }
-    return kind;
+    return kind == WEFT__FD_UNKNOWN && fd >= 0 ? weft__fd_kind_renew(fd) : kind;
 }

@@ -2,8 +2,8 @@
  * Notes: what hooks know about descriptor numbers, in one table for the whole process. A note is
  * one word, so threads need no lock. A note belongs to a generation of its number
  * (backend/fd_generation.h), and is empty after the number was closed. If code without hooks has
- * closed the number, the note is wrong. Then a call may make more system calls, or block the
- * thread, but has the right result.
+ * closed the number, the note is wrong. Then a call may make more system calls, block the thread,
+ * or not see a time limit that such code has set. Apart from that, the call has the right result.
  *
  * O_NONBLOCK is never noted, because other processes can change it.
  */
@@ -47,6 +47,9 @@ void weft__fd_note_change(int fd, uint32_t clear, uint32_t set);
 
 /* Return the kind of a file. The first call for a file makes system calls. */
 weft__fd_kind_note weft__fd_kind_of(int fd);
+
+/* Like weft__fd_kind_of, but replace a note that may be wrong. */
+weft__fd_kind_note weft__fd_kind_renew(int fd);
 
 /* Replace the noted kind of a file. */
 static inline void weft__fd_kind_set(int fd, weft__fd_kind_note kind)

@@ -2,6 +2,7 @@
  * Hooks of reads from files on disk. Data in the page cache comes by the real call with RWF_NOWAIT.
  * weft reads the rest, which needs the disk.
  */
+#include "posix/io/fd_note.h"
 #include "posix/io/fd_wait.h"
 #include "posix/io/read.h"
 
@@ -23,7 +24,7 @@ static int64_t offset_after(const disk_read *r, size_t done)
     return r->offset == WEFT__READ_CURRENT ? WEFT__READ_CURRENT : r->offset + (int64_t)done;
 }
 
-/* A file system without RWF_NOWAIT, for example /proc, blocks the thread. */
+/* Read without waiting. Fails with EAGAIN if the data is not in memory. */
 static ssize_t disk_try(const disk_read *r, size_t done)
 {
     struct iovec window[WEFT__IOVEC_WINDOW];
@@ -33,9 +34,7 @@ static ssize_t disk_try(const disk_read *r, size_t done)
         count = weft__iovec_tail(r->pieces, r->count, done, window);
         pieces = window;
     }
-    int64_t offset = offset_after(r, done);
-    ssize_t n = REAL(preadv2)(r->fd, pieces, count, offset, RWF_NOWAIT);
-    return n < 0 && errno == EOPNOTSUPP ? REAL(preadv2)(r->fd, pieces, count, offset, 0) : n;
+    return REAL(preadv2)(r->fd, pieces, count, offset_after(r, done), RWF_NOWAIT);
 }
 
 static ssize_t disk_wait(const disk_read *r, size_t done)
@@ -50,6 +49,12 @@ static ssize_t disk_wait(const disk_read *r, size_t done)
     return weft__hook_result(weft__hook_wait_end(&w, n));
 }
 
+/* Return whether the note of the file was wrong: code without hooks has closed the number. */
+static bool is_other_kind(const disk_read *r)
+{
+    return r->offset == WEFT__READ_CURRENT && weft__fd_kind_renew(r->fd) != WEFT__FD_DISK;
+}
+
 ssize_t weft__read_disk(int fd, const struct iovec *pieces, size_t count, int64_t offset)
 {
     disk_read r = {fd, pieces, count, offset};
@@ -57,6 +62,16 @@ ssize_t weft__read_disk(int fd, const struct iovec *pieces, size_t count, int64_
     size_t bytes = weft__iovec_bytes(pieces, count), done = 0;
     while (done < bytes) {
         ssize_t n = disk_try(&r, done);
+        /*
+         * A file without RWF_NOWAIT, for example in /proc, blocks the thread. Read only once: the
+         * kernel returns part of some files, and a second read may wait for an event.
+         */
+        if (n < 0 && errno == EOPNOTSUPP && done == 0)
+            return REAL(preadv2)(fd, pieces, (int)count, offset, 0);
+        if (n < 0 && errno == EAGAIN && is_other_kind(&r)) {
+            errno = error;
+            return done > 0 ? (ssize_t)done : weft__hook_readv(fd, pieces, (int)count);
+        }
         if (n < 0 && errno == EAGAIN)
             n = disk_wait(&r, done);
         if (n <= 0 && done == 0)

@@ -12,8 +12,8 @@
 
 /*
  * Read from a file on disk. Returns as preadv(2): -1 and errno on failure. As the kernel does, read
- * fewer bytes than requested only at the end of the file, or if the rest fails. The hooks must be
- * on. (pread.c)
+ * fewer bytes than requested only at the end of the file, if the rest fails, or if the file does
+ * not support RWF_NOWAIT. The hooks must be on. (pread.c)
  */
 ssize_t weft__read_disk(int fd, const struct iovec *pieces, size_t count, int64_t offset);
 

@@ -27,6 +27,38 @@ typedef struct select_call {
     const sigset_t *mask; /* NULL: none */
 } select_call;
 
+/*
+ * Return the number of entries in the kernel's table of descriptors, or -1 if the number is not
+ * known. This size is only available as text.
+ */
+static int fd_table_size(void)
+{
+    static const char name[] = "\nFDSize:";
+    char text[1024]; /* the line is one of the first lines */
+    int fd = REAL(open)("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t bytes = REAL(read)(fd, text, sizeof text - 1);
+    REAL(close)(fd);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const char *line = strstr(text, name);
+    return line != NULL ? atoi(line + strlen(name)) : -1;
+}
+
+/*
+ * Return how many numbers of the sets the kernel uses, or -1 if this is not known. The kernel
+ * ignores numbers that its table of descriptors has no room for. A program may pass a large count,
+ * for example of getdtablesize(3), with sets of type fd_set. The memory beyond is not part of the
+ * sets.
+ */
+static int used_count(int count)
+{
+    if (count <= FD_SETSIZE)
+        return count;
+    int size = fd_table_size();
+    return size < count ? size : count;
+}
+
 static unsigned long *wanted_of(const select_call *c, int set)
 {
     return c->wanted + (size_t)set * c->set_bytes / sizeof(unsigned long);
@@ -158,8 +190,11 @@ HOOK_DEFINE(int, select,
 {
     if (!weft__hook_is_on() || count < 0 || (timeout != NULL && !timeval_is_valid(timeout)))
         return REAL(select)(count, reads, writes, excepts, timeout);
+    int used = used_count(count);
+    if (used < 0)
+        return REAL(select)(count, reads, writes, excepts, timeout);
     double timeout_s = timeout != NULL ? weft__seconds_of_timeval(timeout) : INFINITY;
-    select_call c = {.count = count, .sets = {reads, writes, excepts}};
+    select_call c = {.count = used, .sets = {reads, writes, excepts}};
     int n = select_in_fiber(&c, &timeout_s);
     if (timeout != NULL)
         *timeout = weft__timeval_of_seconds(timeout_s);
@@ -172,7 +207,10 @@ HOOK_DEFINE(int, pselect,
 {
     if (!weft__hook_is_on() || count < 0 || (timeout != NULL && !weft__timespec_is_valid(timeout)))
         return REAL(pselect)(count, reads, writes, excepts, timeout, mask);
+    int used = used_count(count);
+    if (used < 0)
+        return REAL(pselect)(count, reads, writes, excepts, timeout, mask);
     double timeout_s = timeout != NULL ? weft__seconds_of_timespec(timeout) : INFINITY;
-    select_call c = {.count = count, .sets = {reads, writes, excepts}, .mask = mask};
+    select_call c = {.count = used, .sets = {reads, writes, excepts}, .mask = mask};
     return select_in_fiber(&c, &timeout_s);
 }

@@ -166,7 +166,7 @@ static int batch_send(int fd, struct mmsghdr *messages, unsigned count, unsigned
 }
 
 /* Return whether a call of sendmmsg that returned n has sent all bytes of all messages. */
-static bool is_complete(const struct mmsghdr *messages, unsigned count, int n)
+static bool batch_is_sent(const struct mmsghdr *messages, unsigned count, int n)
 {
     if (n < 0 || (unsigned)n < count)
         return false;
@@ -184,7 +184,7 @@ HOOK_DEFINE(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned count, in
         return REAL(sendmmsg)(fd, messages, count, flags);
     int error = errno;
     int n = REAL(sendmmsg)(fd, messages, count, flags | MSG_DONTWAIT);
-    if ((n < 0 && errno != EAGAIN) || is_complete(messages, count, n) || !weft__fd_may_wait(fd))
+    if ((n < 0 && errno != EAGAIN) || batch_is_sent(messages, count, n) || !weft__fd_may_wait(fd))
         return n;
     if (n > 0) {
         struct mmsghdr *last = &messages[n - 1];

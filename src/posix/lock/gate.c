@@ -2,6 +2,7 @@
 #include "posix/lock/gate.h"
 
 #include "posix/hook.h"
+#include "posix/io/seconds.h"
 #include "posix/wait.h"
 
 #include <weft/time.h>
@@ -37,14 +38,10 @@ double weft__time_left(const weft__time_limit *limit)
     return left_s > 0 ? left_s : 0;
 }
 
-static double time_min(double a_s, double b_s)
-{
-    return a_s < b_s ? a_s : b_s;
-}
-
 static double retry_delay_next(double delay_s, weft__wake_reason reason)
 {
-    return reason == WEFT__WOKEN_BY_TIME ? time_min(2 * delay_s, RETRY_MAX_S) : RETRY_MIN_S;
+    return reason == WEFT__WOKEN_BY_TIME ? weft__seconds_min(2 * delay_s, RETRY_MAX_S)
+                                         : RETRY_MIN_S;
 }
 
 /*
@@ -64,7 +61,8 @@ static int gate_pass(const weft__gate *gate, void *lock, const weft__time_limit 
             return ETIMEDOUT;
         if (hook_wait != NULL && hook_wait->is_interrupted)
             return EINTR;
-        weft__wake_reason reason = weft__waiter_sleep(w, gate->kind, time_min(delay_s, left_s));
+        weft__wake_reason reason =
+            weft__waiter_sleep(w, gate->kind, weft__seconds_min(delay_s, left_s));
         if (reason == WEFT__WOKEN_TO_PAUSE)
             (void)weft_sleep(PAUSE_S);
         delay_s = retry_delay_next(delay_s, reason);
@@ -86,7 +84,7 @@ int weft__gate_wait(const weft__gate *gate, void *lock, const weft__time_limit *
     HOOK_COUNT(lock_waits);
     weft__waiter_join(&w, lock, NULL);
     rc = gate_pass(gate, lock, limit, &w, gate->is_interruptible ? &hook_wait : NULL);
-    (void)weft__waiter_leave(&w);
+    (void)weft__waiter_leave(&w); /* only this thread chooses, so w is chosen only if rc is 0 */
     /* The caller may have been poked without need: it has no lock, or left some for the next. */
     if (rc != 0 || gate->is_shared)
         weft__waiters_poke(lock);

@@ -40,7 +40,7 @@ static int join_in_worker(join_call *j)
     return rc >= 0 ? (int)rc : (int)join_real(j); /* without a worker, block the thread */
 }
 
-static int join(pthread_t thread, void **value, const weft__time_limit *limit)
+static int join_thread(pthread_t thread, void **value, const weft__time_limit *limit)
 {
     join_call j = {thread, value, limit};
     if (!weft__hook_is_on() || pthread_equal(thread, pthread_self()))
@@ -51,19 +51,19 @@ static int join(pthread_t thread, void **value, const weft__time_limit *limit)
 
 HOOK_DEFINE(int, pthread_join, (pthread_t thread, void **value))
 {
-    return join(thread, value, WEFT__NO_LIMIT);
+    return join_thread(thread, value, WEFT__NO_LIMIT);
 }
 
 HOOK_DEFINE(int, pthread_timedjoin_np,
             (pthread_t thread, void **value, const struct timespec *time))
 {
-    return join(thread, value, &(weft__time_limit){CLOCK_REALTIME, time});
+    return join_thread(thread, value, &(weft__time_limit){CLOCK_REALTIME, time});
 }
 
 HOOK_DEFINE(int, pthread_clockjoin_np,
             (pthread_t thread, void **value, clockid_t clock, const struct timespec *time))
 {
-    return join(thread, value, &(weft__time_limit){clock, time});
+    return join_thread(thread, value, &(weft__time_limit){clock, time});
 }
 
 HOOK_DEFINE(int, pthread_tryjoin_np, (pthread_t thread, void **value))

@@ -100,7 +100,7 @@ static host_call *host_call_new(host_query query, const void *key, socklen_t key
  */
 
 /* Add an offset to a pointer into the old buffer. Other pointers remain. */
-static char *moved(char *pointer, const host_call *c, const char *buffer)
+static char *pointer_move(char *pointer, const host_call *c, const char *buffer)
 {
     uintptr_t offset = (uintptr_t)pointer - (uintptr_t)c->buffer;
     return offset < c->buffer_bytes ? (char *)(uintptr_t)buffer + offset : pointer;
@@ -108,9 +108,9 @@ static char *moved(char *pointer, const host_call *c, const char *buffer)
 
 static char **list_move(char **list, const host_call *c, const char *buffer)
 {
-    char **to = (char **)(void *)moved((char *)list, c, buffer);
+    char **to = (char **)(void *)pointer_move((char *)list, c, buffer);
     for (char **at = to; at != NULL && *at != NULL; at++)
-        *at = moved(*at, c, buffer);
+        *at = pointer_move(*at, c, buffer);
     return to;
 }
 
@@ -119,7 +119,7 @@ static void host_copy(const host_call *c, struct hostent *host, char *buffer)
 {
     memcpy(buffer, c->buffer, c->buffer_bytes);
     *host = c->host;
-    host->h_name = moved(host->h_name, c, buffer);
+    host->h_name = pointer_move(host->h_name, c, buffer);
     host->h_aliases = list_move(host->h_aliases, c, buffer);
     host->h_addr_list = list_move(host->h_addr_list, c, buffer);
 }

@@ -32,10 +32,10 @@ typedef struct watch {
 } watch;
 
 /* A fiber that waits for a watch. */
-typedef struct waiter {
+typedef struct child_waiter {
     weft__remote_wait wait;
     weft__list link; /* in the watch; unlinked: the watch has ended */
-} waiter;
+} child_waiter;
 
 static pthread_mutex_t watches_lock = PTHREAD_MUTEX_INITIALIZER;
 static watch *watches;
@@ -87,15 +87,15 @@ static weft_value watch_run(void *arg)
     watch_unlink(w);
     weft__list *node;
     while ((node = weft__list_pop(&w->waiters)) != NULL)
-        weft__remote_wait_end(&CONTAINER_OF(node, waiter, link)->wait, 0);
+        weft__remote_wait_end(&CONTAINER_OF(node, child_waiter, link)->wait, 0);
     watches_leave();
     free(w);
     return 0;
 }
 
-static bool waiter_withdraw(weft__remote_wait *wait)
+static bool child_waiter_withdraw(weft__remote_wait *wait)
 {
-    waiter *w = CONTAINER_OF(wait, waiter, wait);
+    child_waiter *w = CONTAINER_OF(wait, child_waiter, wait);
     watches_enter();
     bool is_waiting = !weft__list_is_empty(&w->link);
     weft__list_remove(&w->link);
@@ -124,8 +124,8 @@ static watch *watch_ensure(const weft__child_wait *c)
 
 static int wait_by_thread(const weft__child_wait *c)
 {
-    waiter self;
-    weft__remote_wait_init(&self.wait, waiter_withdraw);
+    child_waiter self;
+    weft__remote_wait_init(&self.wait, child_waiter_withdraw);
     watches_enter();
     watch *w = watch_ensure(c);
     if (w != NULL)
@@ -172,6 +172,14 @@ weft__child_wait weft__child_wait_of(pid_t pid, int options)
     return (weft__child_wait){P_PGID, (id_t)(pid == 0 ? getpgrp() : -pid), events, false};
 }
 
+static weft_value discard_status(void *arg)
+{
+    pid_t pid = (pid_t)(intptr_t)arg;
+    while (REAL(waitpid)(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    return 0;
+}
+
 pid_t weft__child_wait_end(pid_t pid, int *status)
 {
     weft__child_wait c = weft__child_wait_of(pid, 0);
@@ -182,20 +190,9 @@ pid_t weft__child_wait_end(pid_t pid, int *status)
         weft__hook_wait w;
         weft__hook_wait_begin(&w, WEFT__HOOK_IGNORES_SIGNALS, WEFT__HOOK_FOREVER);
         int rc = (int)weft__hook_wait_end(&w, weft__child_wait_run(&c));
-        if (rc < 0)
+        if (rc < 0) {
+            (void)weft_offload_go(discard_status, (void *)(intptr_t)pid);
             return weft__hook_fail(rc);
+        }
     }
-}
-
-static weft_value discard_status(void *arg)
-{
-    pid_t pid = (pid_t)(intptr_t)arg;
-    while (REAL(waitpid)(pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
-    return 0;
-}
-
-void weft__child_wait_discard(pid_t pid)
-{
-    (void)weft_offload_go(discard_status, (void *)(intptr_t)pid);
 }

@@ -23,12 +23,10 @@ weft__child_wait weft__child_wait_of(pid_t pid, int options);
 int weft__child_wait_run(weft__child_wait *c);
 
 /*
- * Wait for the end of one child, and take its status. The call is not ended by signal handlers.
- * Returns pid, or -1 and sets errno. After a failure, the child still has its status.
+ * Wait for the end of one child, and take its status. Signal handlers do not end the call. Returns
+ * pid, or -1 and sets errno. If the wait is cancelled, a worker thread takes the status later, and
+ * discards it.
  */
 pid_t weft__child_wait_end(pid_t pid, int *status);
-
-/* Take the status of a child in a worker thread, when the child ends. Discard the status. */
-void weft__child_wait_discard(pid_t pid);
 
 #endif

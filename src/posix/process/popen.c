@@ -29,6 +29,18 @@ typedef struct command_stream {
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static command_stream *streams;
 
+/* A child of fork may have a locked copy of the lock, but always has a complete list. */
+static void streams_after_fork(void)
+{
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    streams_lock = unlocked;
+}
+
+__attribute__((constructor)) static void streams_prepare(void)
+{
+    (void)pthread_atfork(NULL, NULL, streams_after_fork);
+}
+
 static void stream_add(command_stream *s)
 {
     REAL(pthread_mutex_lock)(&streams_lock);
@@ -155,10 +167,5 @@ HOOK_DEFINE(int, pclose, (FILE * file))
     free(s);
     if (!weft__hook_is_on())
         return await_in_place(pid, &status) == pid ? status : -1;
-    if (weft__child_wait_end(pid, &status) == pid)
-        return status;
-    int error = errno;
-    weft__child_wait_discard(pid);
-    errno = error;
-    return -1;
+    return weft__child_wait_end(pid, &status) == pid ? status : -1;
 }

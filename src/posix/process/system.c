@@ -92,12 +92,7 @@ static int start_shell(pid_t *pid, const char *command, const sigset_t *mask)
 static int await_command(pid_t pid)
 {
     int status;
-    if (weft__child_wait_end(pid, &status) == pid)
-        return status;
-    int error = errno;
-    weft__child_wait_discard(pid);
-    errno = error;
-    return -1;
+    return weft__child_wait_end(pid, &status) == pid ? status : -1;
 }
 
 HOOK_DEFINE(int, system, (const char *command))
