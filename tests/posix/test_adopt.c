@@ -202,6 +202,20 @@ TEST(a_name_without_a_version_means_any_version)
     ck_assert_int_eq(weft_adopt(".so", NULL), -ENOENT);
 }
 
+static void change_errno(void *arg)
+{
+    errno = EEXIST;
+}
+
+TEST(errno_is_unchanged_after_system_calls_of_an_idle_thread)
+{
+    adopt_program();
+    weft_on_idle(change_errno, NULL);
+    errno = EIO;
+    ck_assert_int_eq(weft_sleep(0.001), 0);
+    ck_assert_int_eq(errno, EIO);
+}
+
 static weft_value disown_while_waiting(void *arg)
 {
     return -weft_disown(""); /* an error would interrupt the parent */

@@ -12,6 +12,8 @@
 
 #include <weft/debug.h>
 
+#include <errno.h>
+
 /* Add the time since the last switch to the idle time. */
 COLD static void account_idle(weft__cord *c)
 {
@@ -208,6 +210,8 @@ COLD weft__runnable *weft__idle(weft__cord *c)
         weft__fork_stop();
     if (c->is_accounting)
         weft__account(c);
+    /* A switch saves errno of the waiting fiber later. System calls here must not change it. */
+    int error = errno;
     weft__cord_now(c);
     c->foreign_checks = 0;
     for (;;) {
@@ -220,6 +224,7 @@ COLD weft__runnable *weft__idle(weft__cord *c)
         if (r != NULL) {
             if (c->is_accounting)
                 account_idle(c);
+            errno = error;
             return r;
         }
         bool has_more = c->inbox_taken != NULL; /* more messages than one batch were pending */

@@ -13,6 +13,8 @@
 #include "core/lifetime/exit.h"
 #include "core/sched/thread_state.h"
 
+#include <errno.h>
+
 void weft__park(weft__cord *c, weft__fiber *f)
 {
     f->is_parked = true;
@@ -61,6 +63,7 @@ COLD void weft__account(weft__cord *c)
 COLD static void sched_tick(weft__cord *c)
 {
     weft__backend *b = c->backend;
+    int error = errno; /* as in weft__idle */
     if (b->type->tick != NULL)
         b->type->tick(b, c->tick_span);
     if (c->is_accounting)
@@ -98,6 +101,7 @@ COLD static void sched_tick(weft__cord *c)
     uint64_t random;
     if (c->is_shuffled && weft__runqueue_count(&c->runqueue) > 0 && b->type->choose(b, &random))
         weft__runqueue_shuffle(&c->runqueue, random);
+    errno = error;
 }
 
 /* Count a switch. If this is the last switch of the tick, end the tick. */
