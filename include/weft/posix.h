@@ -3,8 +3,8 @@
  *
  * A library such as libpq calls poll, recv and pthread_mutex_lock. In a fiber these calls block the
  * whole thread. weft_adopt replaces the calls of a loaded library by hooks. In a fiber, a hook
- * blocks only the fiber. The library itself does not change. In a thread without fibers, in a signal
- * handler and between weft_no_switch_begin and weft_no_switch_end, a hook calls libc.
+ * blocks only the fiber. The library itself does not change. In a thread without fibers, in a
+ * signal handler and between weft_no_switch_begin and weft_no_switch_end, a hook calls libc.
  *
  *     weft_adopt("libpq.so.5", NULL);
  *
@@ -21,28 +21,29 @@
  *   - SO_RCVLOWAT has no effect on calls that wait.
  *   - Set SO_RCVTIMEO and SO_SNDTIMEO in an adopted module, or before the first wait.
  *   - accept blocks the thread if another thread or process takes the connection first.
+ *   - vfork creates the child as fork does. Parent and child do not share memory.
  * If a scope is cancelled, its deadline passes, or the fiber is stopped, a waiting call fails with
  * errno ECANCELED. Waits for locks are not cancelled, because the callers of lock functions cannot
  * handle a failure.
  *
- * Locks (mutexes, rwlocks, conditions, semaphores, barriers, pthread_once, C11 and C++ forms) belong
- * to the fiber that locked them. Fibers of one thread exclude each other. Fibers and plain threads
- * can share a lock. Adopt all modules that signal a condition, or use a barrier, on which fibers
- * wait.
+ * Locks (mutexes, rwlocks, conditions, semaphores, barriers, pthread_once, C11 and C++ forms)
+ * belong to the fiber that locked them. Fibers of one thread exclude each other. Fibers and plain
+ * threads can share a lock. Adopt all modules that signal a condition, or use a barrier, on which
+ * fibers wait.
  *
- * errno, h_errno, the locale of uselocale and the error queue of OpenSSL belong to each fiber. Other
- * thread-local data is shared by the fibers of a thread, for example the buffers of strerror,
+ * errno, h_errno, the locale of uselocale and the error queue of OpenSSL belong to each fiber.
+ * Other thread-local data is shared by the fibers of a thread, for example the buffers of strerror,
  * inet_ntoa and localtime. Copy such data before the next wait. weft_thread_state_add makes more
  * state private to fibers.
  *
- * Hooks cannot reach calls inside of libc. stdio blocks the thread: use weft_fdopen, not fdopen, for
- * sockets and pipes. Raw system calls and futexes block the thread, too. weft_adopt refuses a module
- * that makes system calls by syscall(2).
+ * Hooks cannot reach calls inside of libc. stdio blocks the thread: use weft_fdopen, not fdopen,
+ * for sockets and pipes. Raw system calls and futexes block the thread, too. weft_adopt refuses a
+ * module that makes system calls by syscall(2).
  *
- * Give a fiber that uses an adopted library a stack of at least 128 KiB.
+ * Give a fiber that uses an adopted library a stack of 256 KiB.
  *
- * For a whole program, start it with `weft run PROGRAM`. The command preloads libweft-preload, which
- * replaces the calls of all modules.
+ * For a whole program, start it with `weft run PROGRAM`. The command preloads libweft-preload,
+ * which replaces the calls of all modules.
  */
 #ifndef WEFT_POSIX_H
 #define WEFT_POSIX_H
@@ -65,21 +66,22 @@ typedef struct weft_adopt_options {
 /**
  * Hook the calls of a loaded module and of the libraries that it needs.
  *
- * name is the file name of a shared library, for example "libpq.so.5", or "" for the program itself.
- * "libpq.so" means any version of the library.
- * The libraries that the module needs are adopted too, except libc, the dynamic loader, memory
- * allocators, sanitizers, weft and the libraries that only weft needs. A module that is already
- * adopted is adopted again with the new options. Call weft_adopt again after dlopen has loaded more
- * libraries.
+ * name is the file name of a shared library, for example "libpq.so.5", or "" for the program
+ * itself. "libpq.so" means any version of the library. The libraries that the module needs are
+ * adopted too, except libc, modules of its name service switch, the dynamic loader, memory
+ * allocators, sanitizers, weft and the libraries that only weft needs. Needed libraries that call
+ * syscall(2) are skipped unless is_forced is true. A module that is already adopted is adopted
+ * again with the new options. Call weft_adopt again after dlopen has loaded more libraries.
  *
- * Call weft_adopt before the library runs in fibers. A lock that is held during the call has no known
- * owner.
+ * Call weft_adopt before the library runs in fibers. A lock that is held during the call has no
+ * known owner. After -EACCES and -ENOMEM, some of the modules may be adopted.
  *
  * Returns the number of calls that are hooked in all these modules, or:
+ * -EACCES if the system does not allow to change an import slot
  * -EINVAL if name is NULL
  * -ENOENT if the module is not loaded
  * -ENOMEM if memory is exhausted
- * -ENOTSUP if the module contains weft, and calls of weft must not be hooked
+ * -ENOTSUP if the module is weft, contains weft, or is one of the exceptions above
  * -ENOTSUP if the module calls syscall(2), and is_forced is false
  */
 WEFT_API int weft_adopt(const char *name, const weft_adopt_options *options);
@@ -87,9 +89,11 @@ WEFT_API int weft_adopt(const char *name, const weft_adopt_options *options);
 /**
  * Adopt the program and all loaded libraries, as by weft_adopt.
  *
- * Modules that weft_adopt would refuse are skipped. weft_posix_report names them.
+ * Modules that weft_adopt would refuse are skipped. weft_posix_report names the modules that call
+ * syscall(2).
  *
  * Returns the number of hooked calls, or:
+ * -EACCES if the system does not allow to change an import slot
  * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_adopt_all(const weft_adopt_options *options);
@@ -127,9 +131,14 @@ WEFT_API weft_fiber weft_posix_owner(pthread_mutex_t *mutex);
  * Open a stdio stream for a descriptor. The stream waits with weft.
  *
  * mode is as in fdopen(3). Only one fiber may use the stream at a time. fclose closes the
- * descriptor.
+ * descriptor. Do not call fflush(NULL) while the stream has unwritten data: libc holds a lock of
+ * all streams during the call.
  *
- * Returns NULL and sets errno if the stream cannot be opened. See also weft_error.
+ * On failure, the caller still owns the descriptor. Returns the stream, or NULL with an error in
+ * errno and in weft_error():
+ * -EBADF if fd is not open
+ * -EINVAL if mode is invalid, or the descriptor does not allow mode
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API FILE *weft_fdopen(int fd, const char *mode);
 
@@ -153,8 +162,11 @@ static inline int weft_posix_stats(weft_posix_counters *out)
 }
 
 /**
- * Print the adopted modules to a descriptor: the number of hooked calls, and the calls of each module
- * that block the thread because hooks cannot reach them.
+ * Print the adopted modules to a descriptor: the number of hooked calls, and the calls of each
+ * module that block the thread because hooks cannot reach them.
+ *
+ * The call blocks the thread until the text is written, so do not print to a pipe that a fiber of
+ * the thread reads.
  *
  * Returns 0, or the error of the write.
  */

@@ -15,7 +15,10 @@
 
 WEFT_BEGIN
 
-/* The maximum of all `bytes` together, and of the number of registered states. */
+/*
+ * The maximum of all `bytes` together, each rounded up to 16, and of the number of registered
+ * states.
+ */
 #define WEFT_THREAD_STATE_BYTES_MAX 256
 #define WEFT_THREAD_STATES_MAX 16
 
@@ -24,9 +27,9 @@ WEFT_BEGIN
  * must need less than 1 KiB of stack. They must preserve the state of other libraries.
  */
 typedef struct weft_thread_state {
-    size_t bytes;               /* the size of the saved state */
-    void (*save)(void *to);     /* copy the state of the thread to `to`; aligned to 16 bytes */
-    void (*reset)(void);        /* set the default state; called after save, and when a fiber ends */
+    size_t bytes;                /* the size of the saved state */
+    void (*save)(void *to);      /* copy the state of the thread to `to`; aligned to 16 bytes */
+    void (*reset)(void);         /* set the default state, after save and when a fiber ends */
     void (*restore)(void *from); /* replace the state of the thread by a saved state */
 } weft_thread_state;
 

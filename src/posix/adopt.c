@@ -61,8 +61,8 @@ uint64_t weft__adopt_slots(void)
  */
 
 /*
- * The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries. libc
- * calls the modules of the name service switch (libnss_*) while it holds its own locks.
+ * The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries.
+ * libc calls the modules of the name service switch (libnss_*) while it holds its own locks.
  */
 static const char *const excluded_names[] = {
     "ld-linux",   "libc.so",     "libpthread.so", "libdl.so",        "librt.so",

@@ -1,6 +1,6 @@
 /*
- * The loaded modules of the process, and their import slots. An import slot is a word of memory that
- * the dynamic loader has set to the address of a function of another module.
+ * The loaded modules of the process, and their import slots. An import slot is a word of memory
+ * that the dynamic loader has set to the address of a function of another module.
  */
 #ifndef WEFT_POSIX_ELF_H
 #define WEFT_POSIX_ELF_H
@@ -13,7 +13,7 @@
 
 /* A table of relocations. */
 typedef struct weft__elf_relocs {
-    const ElfW(Rela) *first;
+    const ElfW(Rela) * first;
     size_t count;
 } weft__elf_relocs;
 
@@ -22,9 +22,9 @@ typedef struct weft__elf_module {
     const char *path;   /* "" for the program */
     const char *soname; /* NULL: none */
     uintptr_t base;
-    const ElfW(Dyn) *dynamic;
+    const ElfW(Dyn) * dynamic;
     const char *strings;
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     weft__elf_relocs calls, data;    /* DT_JMPREL, DT_RELA */
     uintptr_t low, high;             /* the addresses of the module */
     uintptr_t relro_low, relro_high; /* read-only after relocation; 0: none */
@@ -54,8 +54,8 @@ const char *weft__elf_file_name(const weft__elf_module *m);
 bool weft__elf_contains(const weft__elf_module *m, const void *address);
 
 /*
- * Set an import slot, even if its page is read-only. Returns 0, or -errno if the page cannot be made
- * writable.
+ * Set an import slot, even if its page is read-only. Returns 0, or -errno if the page cannot be
+ * made writable.
  */
 int weft__elf_slot_set(const weft__elf_module *m, void **slot, void *value);
 

@@ -1,6 +1,6 @@
 /*
- * The real functions of libweft-posix: what the dynamic loader finds for each name. With a sanitizer,
- * these are the sanitizer's functions.
+ * The real functions of libweft-posix: what the dynamic loader finds for each name. With a
+ * sanitizer, these are the sanitizer's functions.
  */
 #include "posix/hook.h"
 

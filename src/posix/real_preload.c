@@ -28,8 +28,8 @@ weft__real_calls weft__real = {
 };
 
 /*
- * On x86-64, glibc has two versions of conditions. Programs use the newer one, and dlsym may find the
- * older one.
+ * On x86-64, glibc has two versions of conditions. Programs use the newer one, and dlsym may find
+ * the older one.
  */
 static void *find_next(const char *name)
 {

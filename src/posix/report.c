@@ -62,10 +62,8 @@ static const char *const blocking_names[] = {
     "msgsnd",
     "semop",
     "semtimedop",
-    /* terminals, kernel events, system calls */
-    "fanotify_init",
+    /* terminals, system calls */
     "tcdrain",
-    "tcflush",
     "syscall",
 };
 

@@ -84,8 +84,10 @@ FILE *weft_fdopen(int fd, const char *mode)
                                                     stream_close};
     int rc = check_stream(fd, mode);
     FILE *file = rc == 0 ? fopencookie((void *)(intptr_t)fd, mode, functions) : NULL;
+    if (rc == 0 && file == NULL)
+        rc = weft_fail(-errno, "weft_fdopen: descriptor %d: %s", fd, strerror(errno));
     if (file == NULL) {
-        errno = rc < 0 ? -rc : errno;
+        errno = -rc;
         return NULL;
     }
     file->_fileno = fd; /* so that fileno(3) works; fopencookie does not use the number */

@@ -1,6 +1,6 @@
 /*
- * State of libc and OpenSSL that each fiber has for itself: errno, h_errno, the locale of uselocale,
- * the depth of weft_posix_pass, and the error queue of OpenSSL.
+ * State of libc and OpenSSL that each fiber has for itself: errno, h_errno, the locale of
+ * uselocale, the depth of weft_posix_pass, and the error queue of OpenSSL.
  */
 #include "posix/hook.h"
 #include "posix/wait.h"
@@ -85,7 +85,7 @@ typedef struct openssl_calls {
 
 static openssl_calls openssl; /* constant after the state of OpenSSL is registered */
 
-/* Move the error queue to allocated memory. Return NULL if the queue is empty or memory is short. */
+/* Move the error queue to allocated memory. Return NULL if it is empty or memory is exhausted. */
 static void *queue_take(void)
 {
     if (openssl.peek() == 0)

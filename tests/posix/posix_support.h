@@ -1,6 +1,6 @@
 /*
- * Support for tests of libweft-posix. A test program calls libc's functions as a stock library does.
- * The program adopts itself, or runs with libweft-preload.
+ * Support for tests of libweft-posix. A test program calls libc's functions as a stock library
+ * does. The program adopts itself, or runs with libweft-preload.
  */
 #ifndef TESTS_POSIX_POSIX_SUPPORT_H
 #define TESTS_POSIX_POSIX_SUPPORT_H

@@ -383,7 +383,7 @@ TEST(pclose_ends_in_a_child_of_fork_while_another_thread_calls_popen)
         ck_assert_int_ge(pid, 0);
         if (pid == 0) {
             alarm(10);
-            _exit(pclose(stream) == -1 && errno == ECHILD ? 0 : 1); /* not a child of this process */
+            _exit(pclose(stream) == -1 && errno == ECHILD ? 0 : 1);
         }
         int status;
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);

@@ -1,7 +1,7 @@
 /*
- * Hooks that close or replace descriptors. weft and the notes of hooks must forget_fd the old file, in
- * every thread. These hooks are therefore never off. In a thread without fibers they only advance
- * the generation of the number, which makes no system call and takes no lock.
+ * Hooks that close or replace descriptors. weft and the notes of hooks must forget_fd the old file,
+ * in every thread. These hooks are therefore never off. In a thread without fibers they only
+ * advance the generation of the number, which makes no system call and takes no lock.
  */
 #include "posix/io/fd_wait.h"
 

@@ -96,9 +96,13 @@ TEST(every_save_is_followed_by_a_restore_of_a_living_fiber)
     ck_assert_int_eq(resets, saves + 1); /* and once at the end of the fiber */
 }
 
-static void save_nothing(void *to) {}
+static void save_nothing(void *to)
+{
+}
 
-static void reset_nothing(void) {}
+static void reset_nothing(void)
+{
+}
 
 TEST(invalid_states_and_too_many_bytes_are_refused)
 {
