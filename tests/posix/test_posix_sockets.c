@@ -612,3 +612,49 @@ TEST(calls_on_other_descriptors_have_the_errors_of_libc)
     int plain = new_stream_socket(AF_INET, 0);
     ck_assert_errno(recv(plain, &byte, 1, 0), ENOTCONN);
 }
+
+/*
+ * Descriptors that another thread closes during a call.
+ */
+
+/* A pair whose first socket a thread closes. Another pair gets the number of this socket. */
+typedef struct replaced_pair {
+    int old[2], new[2];
+} replaced_pair;
+
+static void *replace_pair(void *arg)
+{
+    replaced_pair *p = arg;
+    ck_assert_int_eq(close(p->old[0]), 0);
+    open_pair(p->new, SOCK_STREAM);
+    ck_assert_int_eq(p->new[0], p->old[0]);
+    char *data = malloc(MIB);
+    /* The fiber wakes when the old socket is writable. */
+    while (recv(p->old[1], data, MIB, MSG_DONTWAIT) > 0)
+        continue;
+    free(data);
+    return NULL;
+}
+
+static weft_value send_pattern(void *arg)
+{
+    char *data = new_pattern(MIB);
+    weft_value n = result_of(send(*(int *)arg, data, MIB, 0));
+    free(data);
+    return n;
+}
+
+TEST(a_send_does_not_write_to_the_next_file_with_the_number)
+{
+    replaced_pair p;
+    char byte;
+    open_pair(p.old, SOCK_STREAM);
+    int kept = dup(p.old[0]); /* so that epoll(7) still reports events of the old socket */
+    weft_fiber f = spin_waiting(send_pattern, &p.old[0]);
+    ck_assert_ptr_null(join_thread(start_thread(replace_pair, &p)));
+    weft_value n = weft_await(f);
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_lt(n, (ssize_t)MIB);
+    ck_assert_errno(recv(p.new[1], &byte, 1, MSG_DONTWAIT), EAGAIN);
+    close(kept);
+}

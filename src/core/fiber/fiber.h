@@ -47,6 +47,7 @@ typedef struct weft__wait_kind {
      */
     bool ignores_interrupts;
     bool is_accept;       /* the fiber waits for connections */
+    bool is_left_at_exit; /* if only such waits are left, the process ends without the fibers */
     bool is_for_children; /* the fiber has returned, and waits until its children have ended */
     /*
      * The call is over, and waits until the kernel or another thread has released its memory.

@@ -116,6 +116,41 @@ void weft__tree_give_up(weft__cord *c, const weft__fiber *f)
         weft__wake(c, c->closer, -ETIMEDOUT, WEFT__FRONT);
 }
 
+/* Return the next fiber record in use after slot, or NULL. */
+static weft__fiber *next_living(const weft__cord *c, uint32_t *slot)
+{
+    for (; *slot < c->chunks_count * WEFT__CHUNK_FIBERS; ++*slot) {
+        weft__fiber *f = weft__record_at(c, *slot);
+        if (f->id != 0 && f->live != NULL)
+            return f;
+    }
+    return NULL;
+}
+
+static bool only_lock_waiters_are_left(const weft__cord *c)
+{
+    const weft__fiber *f;
+    for (uint32_t slot = 0; (f = next_living(c, &slot)) != NULL; slot++) {
+        const weft__wait_kind *kind = f->waits_in;
+        if (kind == NULL || (!kind->is_left_at_exit && !kind->is_for_children))
+            return false;
+    }
+    return true;
+}
+
+/* The exit hooks remove the fibers from the queues of their locks. */
+bool weft__tree_leave_lock_waiters(weft__cord *c)
+{
+    if (c->closer->waits_in != &waits_end || !only_lock_waiters_are_left(c))
+        return false;
+    weft__fiber *f;
+    for (uint32_t slot = 0; (f = next_living(c, &slot)) != NULL; slot++)
+        if (f->waits_in->is_left_at_exit)
+            weft__exit_hooks_run(&f->live->exit_hooks);
+    weft__wake(c, c->closer, -ETIMEDOUT, WEFT__FRONT);
+    return true;
+}
+
 void weft__tree_drop_ended(weft__cord *c, weft__fiber *f)
 {
     weft__list *node;

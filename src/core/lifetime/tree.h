@@ -47,6 +47,12 @@ bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *e
 void weft__tree_give_up(weft__cord *c, const weft__fiber *f);
 
 /*
+ * If the process ends, and all fibers that are left wait for locks of POSIX, stop waiting for them.
+ * Their locks may never become free. Return true if the fiber that ends the process is runnable.
+ */
+bool weft__tree_leave_lock_waiters(weft__cord *c);
+
+/*
  * Unpark and cancel a fiber. The grace time of the fiber ends at grace_ns (0: no grace time). If
  * the fiber is already ending, only prevent a restart.
  */

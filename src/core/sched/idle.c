@@ -7,6 +7,7 @@
 #include "core/cord/fork.h"
 #include "core/cord/inbox.h"
 #include "core/cord/inbox_poll.h"
+#include "core/lifetime/tree.h"
 #include "core/sched/sched.h"
 #include "core/sched/trim.h"
 
@@ -192,6 +193,8 @@ static bool trim_memory(weft__cord *c)
 /* Wait for events. If no event can wake a fiber, resolve the deadlock. */
 static void idle_wait(weft__cord *c)
 {
+    if (UNLIKELY(c->give_up_ns != 0) && weft__tree_leave_lock_waiters(c))
+        return;
     weft__wake_source source = weft__deadlock_check(c);
     if (source != WEFT__WAKE_SOURCE_NONE)
         poll_and_wait(c, source);

@@ -37,10 +37,11 @@ static bool accept_may_wait(int fd)
 static intptr_t wait_for_connection(int fd)
 {
     intptr_t rc = 0;
+    uint32_t generation = weft__fd_generation_here(fd);
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, weft__fd_recv_limit_s(fd, weft__fd_note(fd)));
     do
-        rc = weft_wait_fd(fd, POLLIN);
+        rc = weft__fd_await(fd, POLLIN, generation);
     while (rc >= 0 && weft__fd_ready(fd, POLLIN) == 0);
     return weft__fd_wait_end(&w, rc, -EAGAIN);
 }

@@ -28,13 +28,14 @@ static int epoll_for(void *context, double seconds)
     const epoll_call *c = context;
     double delay_s = 0;
     intptr_t rc = 0;
+    uint32_t generation = weft__fd_generation_here(c->fd);
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_NEVER_RESTARTS,
                           isfinite(seconds) ? seconds : WEFT__HOOK_FOREVER);
     for (bool is_again = false; rc == 0; is_again = true) {
         rc = is_again ? weft__hook_retry_pause(&delay_s) : 0;
         if (rc == 0)
-            rc = weft_wait_fd(c->fd, POLLIN);
+            rc = weft__fd_await(c->fd, POLLIN, generation);
         if (rc >= 0)
             rc = epoll_now(c);
     }

@@ -1,6 +1,7 @@
 /* Waits of hooks for one descriptor, see fd_wait.h. */
 #include "posix/io/fd_wait.h"
 
+#include <weft/io.h>
 #include <weft/time.h>
 
 bool weft__fd_may_wait(int fd)
@@ -46,6 +47,12 @@ double weft__fd_recv_limit_s(int fd, uint32_t note)
 double weft__fd_send_limit_s(int fd, uint32_t note)
 {
     return limit_s(fd, note, SO_SNDTIMEO, WEFT__NOTE_SEND_KNOWN, WEFT__NOTE_SEND_LIMIT);
+}
+
+intptr_t weft__fd_await(int fd, int events, uint32_t generation)
+{
+    intptr_t rc = weft_wait_fd(fd, events);
+    return weft__fd_generation_here(fd) != generation ? -EBADF : rc;
 }
 
 intptr_t weft__fd_wait_end(weft__hook_wait *w, intptr_t result, intptr_t late)

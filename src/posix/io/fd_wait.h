@@ -25,6 +25,13 @@ double weft__fd_recv_limit_s(int fd, uint32_t note);
 double weft__fd_send_limit_s(int fd, uint32_t note);
 
 /*
+ * Wait for events of a descriptor. generation is the generation of the number before the wait.
+ * Returns the events or -errno: -EBADF if the descriptor has been closed meanwhile, even by another
+ * thread. The number may belong to another file then.
+ */
+intptr_t weft__fd_await(int fd, int events, uint32_t generation);
+
+/*
  * Like weft__hook_wait_end, but return `late` if the time of the wait has passed. The result of the
  * kernel may be -ETIMEDOUT, too, and remains.
  */

@@ -63,9 +63,10 @@ static ssize_t read_polled(const read_call *c)
     if (n >= 0 || errno != EAGAIN || !weft__fd_may_wait(c->fd))
         return n;
     intptr_t rc = 0;
+    uint32_t generation = weft__fd_generation_here(c->fd);
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, WEFT__HOOK_FOREVER);
-    while (n < 0 && errno == EAGAIN && (rc = weft_wait_fd(c->fd, POLLIN)) >= 0)
+    while (n < 0 && errno == EAGAIN && (rc = weft__fd_await(c->fd, POLLIN, generation)) >= 0)
         n = polled_try(c);
     rc = weft__hook_wait_end(&w, rc);
     if (rc < 0)

@@ -59,10 +59,11 @@ static ssize_t recv_rest(const weft__recv_call *c, size_t done)
     if (type != SOCK_STREAM || !weft__fd_may_wait(c->fd))
         return (ssize_t)done;
     int error = errno;
+    uint32_t generation = weft__fd_generation_here(c->fd);
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS,
                           weft__fd_recv_limit_s(c->fd, weft__fd_note(c->fd)));
-    intptr_t n = weft_wait_fd(c->fd, POLLIN);
+    intptr_t n = weft__fd_await(c->fd, POLLIN, generation);
     if (n >= 0 && !(n & POLLERR))
         n = weft_recv(c->fd, (char *)c->buffer + done, c->bytes - done, c->flags);
     else

@@ -38,6 +38,7 @@ static intptr_t batch_try(recv_batch *b)
 /* Wait for more messages. The next call reports an error after the first message. */
 static intptr_t batch_wait(recv_batch *b)
 {
+    uint32_t generation = weft__fd_generation_here(b->fd);
     weft__hook_wait w;
     double limit_s = weft__fd_recv_limit_s(b->fd, weft__fd_note(b->fd));
     if (b->done > 0 && isfinite(b->deadline)) {
@@ -45,7 +46,7 @@ static intptr_t batch_wait(recv_batch *b)
         limit_s = limit_s < 0 ? left_s : weft__seconds_min(limit_s, left_s);
     }
     weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS, limit_s);
-    intptr_t rc = weft__fd_wait_end(&w, weft_wait_fd(b->fd, POLLIN), -EAGAIN);
+    intptr_t rc = weft__fd_wait_end(&w, weft__fd_await(b->fd, POLLIN, generation), -EAGAIN);
     if (rc < 0)
         return rc;
     return b->done > 0 && rc & POLLERR ? -EIO : 0; /* the error must remain for the next call */

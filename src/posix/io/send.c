@@ -28,9 +28,13 @@ ssize_t weft__send_attempt(const weft__write_call *c, size_t done)
  * although the descriptor was writable. An example is a datagram to a unix socket whose queue is
  * full: no event announces its space.
  */
-static intptr_t wait_writable(const weft__write_call *c, int retries, double *delay_s)
+static intptr_t wait_writable(const weft__write_call *c, uint32_t generation, int retries,
+                              double *delay_s)
 {
-    return retries > 1 ? weft__hook_retry_pause(delay_s) : weft_wait_fd(c->fd, POLLOUT);
+    if (retries <= 1)
+        return weft__fd_await(c->fd, POLLOUT, generation);
+    int rc = weft__hook_retry_pause(delay_s);
+    return weft__fd_generation_here(c->fd) != generation ? -EBADF : rc;
 }
 
 /*
@@ -39,12 +43,12 @@ static intptr_t wait_writable(const weft__write_call *c, int retries, double *de
  * A socket reports its error only once. If a part was written, the next call must report the error,
  * so do not try again after POLLERR or POLLHUP.
  */
-static intptr_t write_rest(const weft__write_call *c, size_t *done)
+static intptr_t write_rest(const weft__write_call *c, uint32_t generation, size_t *done)
 {
     double delay_s = 0;
     int retries = 0;
     do {
-        intptr_t rc = wait_writable(c, retries, &delay_s);
+        intptr_t rc = wait_writable(c, generation, retries, &delay_s);
         if (rc < 0)
             return rc;
         if (c->is_socket && *done > 0 && rc & (POLLERR | POLLHUP))
@@ -60,11 +64,12 @@ static intptr_t write_rest(const weft__write_call *c, size_t *done)
 
 static ssize_t write_waiting(const weft__write_call *c, size_t done)
 {
+    uint32_t generation = weft__fd_generation_here(c->fd);
     weft__hook_wait w;
     weft__hook_wait_begin(&w, WEFT__HOOK_RESTARTS,
                           c->is_socket ? weft__fd_send_limit_s(c->fd, weft__fd_note(c->fd))
                                        : WEFT__HOOK_FOREVER);
-    intptr_t rc = write_rest(c, &done);
+    intptr_t rc = write_rest(c, generation, &done);
     rc = weft__fd_wait_end(&w, rc, -EAGAIN);
     return done > 0 || rc == 0 ? (ssize_t)done : weft__hook_fail(rc);
 }

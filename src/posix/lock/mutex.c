@@ -79,8 +79,10 @@ static weft_fiber awaited_holder(const weft__fiber *f)
     return weft_posix_owner((pthread_mutex_t *)w->lock);
 }
 
-static const weft__wait_kind waits_mutex = {
-    .name = "a pthread mutex", .leave = weft__remote_wait_leave, .holder = awaited_holder};
+static const weft__wait_kind waits_mutex = {.name = "a pthread mutex",
+                                            .is_left_at_exit = true,
+                                            .leave = weft__remote_wait_leave,
+                                            .holder = awaited_holder};
 static const weft__gate mutex_gate = {&waits_mutex, mutex_attempt, false, false};
 
 /*
