@@ -6,6 +6,12 @@
 
 typedef int sleep_ms_fn(long ms);
 
+/* An entry of the table of sleeper.c. */
+typedef struct sleeper_entry {
+    const char *name;
+    int (*fn)(const struct timespec *time, struct timespec *left);
+} sleeper_entry;
+
 /* Load a module of tests/posix/modules. */
 static void *load(const char *name, int flags)
 {
@@ -173,6 +179,59 @@ TEST(a_function_that_a_module_defines_itself_is_not_hooked)
     ck_assert_int_eq(weft_adopt("libown.so", NULL), 0);
     ck_assert_int_eq(own(1), 42);
 }
+
+static int sleeps_in_table;
+
+static int count_sleep(const struct timespec *time, struct timespec *left)
+{
+    (void)time;
+    (void)left;
+    return ++sleeps_in_table;
+}
+
+/* sqlite3 and others let the program replace the functions in their tables. */
+TEST(a_table_that_the_program_has_changed_keeps_its_function)
+{
+    SKIP_IF_PRELOADED;
+    void *module = load("sleeper", 0);
+    sleep_ms_fn *by_table = find(module, "sleeper_by_table");
+    sleeper_entry *table = dlsym(module, "sleeper_table"), entry = *table;
+    table->fn = count_sleep;
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 1);
+    ck_assert_int_eq(by_table(1), 1);
+    *table = entry;
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 2);
+    table->fn = count_sleep;
+    ck_assert_int_eq(weft_disown("libsleeper.so"), 2);
+    ck_assert_int_eq(by_table(1), 2);
+}
+
+TEST(a_module_that_was_unloaded_is_forgotten)
+{
+    SKIP_IF_PRELOADED;
+    void *module = load("sleeper", 0);
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 2);
+    ck_assert_int_eq(dlclose(module), 0);
+    module = load("sleeper2", 0); /* most likely at the same address */
+    ck_assert_int_eq(weft_disown("libsleeper2.so"), -ENOENT);
+    ck_assert_uint_eq(posix_stats().slots, 0);
+    ck_assert(!lets_others_run(find(module, "sleeper_direct")));
+    ck_assert_int_eq(weft_adopt("libsleeper2.so", NULL), 2);
+    ck_assert(lets_others_run(find(module, "sleeper_direct")));
+    ck_assert(lets_others_run(find(module, "sleeper_by_table")));
+}
+
+#ifdef __x86_64__
+
+TEST(calls_by_relocations_of_code_remain_calls_of_libc)
+{
+    SKIP_IF_PRELOADED;
+    sleep_ms_fn *sleep_ms = find(load("textrel", 0), "textrel_sleep");
+    ck_assert_int_eq(weft_adopt("libtextrel.so", NULL), 0);
+    ck_assert_int_eq(sleep_ms(1), 0);
+}
+
+#endif
 
 /* libc holds locks of its own while it calls such a module, for example in getpwnam. */
 TEST(modules_of_the_name_service_switch_are_refused)
