@@ -315,6 +315,16 @@ static int adopt_each(module_set *loaded, const weft_adopt_options *o)
     return total;
 }
 
+static int is_adopted_with(const weft__elf_module *m, void *address)
+{
+    return weft__elf_contains(m, address) && *entry_find(m->base) != NULL;
+}
+
+static bool is_in_adopted_module(const void *address)
+{
+    return weft__elf_each_module(is_adopted_with, (void *)(uintptr_t)address) != 0;
+}
+
 /* Adopt the named module, or all modules if name is NULL. */
 static int adopt(const char *name, const weft_adopt_options *options)
 {
@@ -327,6 +337,8 @@ static int adopt(const char *name, const weft_adopt_options *options)
     int rc = weft__elf_each_module(set_add, &loaded);
     if (rc == 0)
         rc = name != NULL ? adopt_named(&loaded, name, o) : adopt_each(&loaded, o);
+    if (rc >= 0)
+        weft__signals_wrap(is_in_adopted_module);
     adopt_unlock();
     free(loaded.modules);
     return rc;

@@ -39,6 +39,9 @@ const weft__hook *weft__hook_find(const char *name);
  */
 bool weft__hook_replaces(const weft__hook *h, const weft__elf_module *m, const void *value);
 
+/* Wrap the signal handlers for which is_adopted returns true. (signal.c) */
+void weft__signals_wrap(bool (*is_adopted)(const void *handler));
+
 /* Return the number of import slots that point to hooks. */
 uint64_t weft__adopt_slots(void);
 

@@ -2,6 +2,8 @@
 #include "posix/posix_support.h"
 
 #include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
 #include <time.h>
 
 typedef int sleep_ms_fn(long ms);
@@ -232,6 +234,32 @@ TEST(calls_by_relocations_of_code_remain_calls_of_libc)
 }
 
 #endif
+
+static int handled;
+
+static void count_signal(int signal)
+{
+    (void)signal;
+    handled++;
+}
+
+static weft_value raise_usr1(void *arg)
+{
+    return raise(SIGUSR1);
+}
+
+TEST(handlers_that_were_installed_before_the_adoption_end_waits)
+{
+    struct sigaction action = {.sa_handler = count_signal}, old;
+    ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+    adopt_program();
+    weft_spin(raise_usr1, NULL);
+    ck_assert_int_eq(poll(NULL, 0, -1), -1);
+    ck_assert_int_eq(errno, EINTR);
+    ck_assert_int_eq(handled, 1);
+    ck_assert_int_eq(sigaction(SIGUSR1, NULL, &old), 0);
+    ck_assert(old.sa_handler == count_signal);
+}
 
 /* libc holds locks of its own while it calls such a module, for example in getpwnam. */
 TEST(modules_of_the_name_service_switch_are_refused)
