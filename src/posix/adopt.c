@@ -325,23 +325,38 @@ static bool is_in_adopted_module(const void *address)
     return weft__elf_each_module(is_adopted_with, (void *)(uintptr_t)address) != 0;
 }
 
+/* A call of weft_adopt or weft_adopt_all. */
+typedef struct adopt_call {
+    const char *name; /* NULL: all modules */
+    const weft_adopt_options *options;
+    int result;
+} adopt_call;
+
+static void adopt_run(void *context)
+{
+    adopt_call *call = context;
+    module_set loaded = {NULL, 0};
+    entries_prune();
+    int rc = weft__elf_each_module(set_add, &loaded);
+    if (rc == 0)
+        rc = call->name != NULL ? adopt_named(&loaded, call->name, call->options)
+                                : adopt_each(&loaded, call->options);
+    if (rc >= 0)
+        weft__signals_wrap(is_in_adopted_module);
+    free(loaded.modules);
+    call->result = rc;
+}
+
 /* Adopt the named module, or all modules if name is NULL. */
 static int adopt(const char *name, const weft_adopt_options *options)
 {
     static const weft_adopt_options defaults;
-    const weft_adopt_options *o = options != NULL ? options : &defaults;
+    adopt_call call = {name, options != NULL ? options : &defaults, 0};
     weft__keep_thread_state();
-    module_set loaded = {NULL, 0};
     adopt_lock();
-    entries_prune();
-    int rc = weft__elf_each_module(set_add, &loaded);
-    if (rc == 0)
-        rc = name != NULL ? adopt_named(&loaded, name, o) : adopt_each(&loaded, o);
-    if (rc >= 0)
-        weft__signals_wrap(is_in_adopted_module);
+    weft__elf_hold_modules(adopt_run, &call);
     adopt_unlock();
-    free(loaded.modules);
-    return rc;
+    return call.result;
 }
 
 int weft_adopt(const char *name, const weft_adopt_options *options)

@@ -114,6 +114,27 @@ static bool is_import(const ElfW(Rela) * r)
     return ELF64_R_SYM(r->r_info) != 0 && (type == RELOC_CALL || type == RELOC_DATA || is_word);
 }
 
+/* The context of visit_once. */
+typedef struct held_call {
+    void (*fn)(void *context);
+    void *context;
+} held_call;
+
+static int visit_once(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)info;
+    (void)size;
+    const held_call *call = arg;
+    call->fn(call->context);
+    return 1;
+}
+
+/* dl_iterate_phdr holds a recursive lock, which dlclose takes too. */
+void weft__elf_hold_modules(void (*fn)(void *context), void *context)
+{
+    dl_iterate_phdr(visit_once, &(held_call){fn, context});
+}
+
 /* Relocations of code are in segments that the program cannot write. */
 static bool is_in_data(const weft__elf_module *m, ElfW(Addr) offset)
 {

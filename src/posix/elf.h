@@ -35,6 +35,9 @@ typedef struct weft__elf_module {
 /* Call fn for every loaded module. Stop when fn returns a value other than 0, and return it. */
 int weft__elf_each_module(int (*fn)(const weft__elf_module *m, void *context), void *context);
 
+/* Call fn. Other threads cannot unload modules meanwhile. */
+void weft__elf_hold_modules(void (*fn)(void *context), void *context);
+
 /* Call fn for every import slot that holds the address of a function. */
 void weft__elf_each_slot(const weft__elf_module *m,
                          void (*fn)(void *context, const char *symbol, void **slot), void *context);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
 
 typedef int sleep_ms_fn(long ms);
@@ -221,6 +222,26 @@ TEST(a_module_that_was_unloaded_is_forgotten)
     ck_assert_int_eq(weft_adopt("libsleeper2.so", NULL), 2);
     ck_assert(lets_others_run(find(module, "sleeper_direct")));
     ck_assert(lets_others_run(find(module, "sleeper_by_table")));
+}
+
+#define ADOPTIONS 1000
+
+static void *load_and_unload(void *arg)
+{
+    while (!*(atomic_bool *)arg)
+        dlclose(load("user", 0));
+    return NULL;
+}
+
+TEST(another_thread_may_unload_modules_during_an_adoption)
+{
+    SKIP_IF_PRELOADED;
+    atomic_bool is_over = false;
+    pthread_t thread = start_thread(load_and_unload, &is_over);
+    for (int i = 0; i < ADOPTIONS; i++)
+        ck_assert_int_ge(weft_adopt_all(NULL), 0);
+    is_over = true;
+    ck_assert_ptr_null(join_thread(thread));
 }
 
 #ifdef __x86_64__
