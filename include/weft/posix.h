@@ -13,7 +13,9 @@
  *   - A descriptor with O_NONBLOCK never waits. The call fails with EAGAIN.
  *   - SO_RCVTIMEO and SO_SNDTIMEO limit the wait, and the call fails with EAGAIN.
  *   - A blocking write returns after all bytes are written.
- *   - A signal handler without SA_RESTART ends the waits of its thread with EINTR.
+ *   - A signal handler of an adopted module without SA_RESTART ends the waits of its thread with
+ *     EINTR. In a thread with several fibers, a handler must not leave a call by siglongjmp,
+ *     because the handler may interrupt any of the fibers.
  * Some details differ:
  *   - A lock of a file (flock, lockf, F_SETLKW) is tried again after delays of up to 20 ms. The
  *     kernel does not see the wait, and does not report EDEADLK.

@@ -9,10 +9,10 @@
 #include "posix/elf.h"
 #include "posix/hook.h"
 #include "posix/lock/waiters.h"
+#include "posix/module.h"
 #include "posix/wait.h"
 
 #include <weft/error.h>
-#include <weft/fiber.h>
 #include <weft/posix.h>
 
 #include <stdlib.h>
@@ -39,11 +39,11 @@ static _Atomic(uint64_t) slots_total;
 
 static void adopt_lock(void)
 {
-    static bool is_sorted;
+    static bool is_prepared;
     REAL(pthread_mutex_lock)(&adopted_lock);
-    if (!is_sorted)
-        weft__hooks_sort();
-    is_sorted = true;
+    if (!is_prepared)
+        weft__hooks_prepare();
+    is_prepared = true;
 }
 
 static void adopt_unlock(void)
@@ -54,74 +54,6 @@ static void adopt_unlock(void)
 uint64_t weft__adopt_slots(void)
 {
     return atomic_load(&slots_total);
-}
-
-/*
- * Modules that are never adopted.
- */
-
-/*
- * The beginnings of the names of such modules: libc and its parts, sanitizers, weft's libraries.
- * libc calls the modules of the name service switch (libnss_*) while it holds its own locks.
- */
-static const char *const excluded_names[] = {
-    "ld-linux",   "libc.so",     "libpthread.so", "libdl.so",        "librt.so",
-    "linux-vdso", "libasan",     "libtsan",       "libubsan",        "liblsan",
-    "libhwasan",  "libclang_rt", "liburing",      "libev.so",        "libcares",
-    "libweft.so", "libweft-web", "libweft-posix", "libweft-preload", "libnss_",
-};
-
-static bool is_weft(const weft__elf_module *m)
-{
-    return weft__elf_contains(m, (const void *)(uintptr_t)weft_spin);
-}
-
-/*
- * A memory allocator must not wait with weft, because its caches belong to the thread. So exclude
- * the module that defines malloc, for example jemalloc.
- */
-static bool is_excluded(const weft__elf_module *m)
-{
-    const char *name = weft__elf_file_name(m);
-    for (size_t i = 0; i < sizeof excluded_names / sizeof *excluded_names; i++)
-        if (strncmp(name, excluded_names[i], strlen(excluded_names[i])) == 0)
-            return true;
-    bool is_allocator = weft__elf_contains(m, (const void *)(uintptr_t)malloc);
-    return is_weft(m) || (is_allocator && m->path[0] != '\0');
-}
-
-typedef struct import_search {
-    const char *symbol;
-    bool is_found;
-} import_search;
-
-static void match_import(void *context, const char *symbol, void **at)
-{
-    (void)at;
-    import_search *search = context;
-    search->is_found |= strcmp(symbol, search->symbol) == 0;
-}
-
-static bool module_imports(const weft__elf_module *m, const char *symbol)
-{
-    import_search search = {symbol, false};
-    weft__elf_each_slot(m, match_import, &search);
-    return search.is_found;
-}
-
-/*
- * A module that calls syscall(2) may wait for futexes, which hooks cannot reach. libcrypto calls
- * syscall(2) only for calls that do not wait.
- */
-static bool makes_system_calls(const weft__elf_module *m)
-{
-    return strncmp(weft__elf_file_name(m), "libcrypto", strlen("libcrypto")) != 0 &&
-           module_imports(m, "syscall");
-}
-
-static bool is_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
-{
-    return !is_excluded(m) && (o->is_forced || !makes_system_calls(m));
 }
 
 /*
@@ -158,7 +90,8 @@ static void slot_adopt(void *context, const char *symbol, void **at)
 {
     adoption *a = context;
     const weft__hook *h = a->error == 0 ? weft__hook_find(symbol) : NULL;
-    if (h == NULL || !is_hooked(h->group, a->options) || *at == (void *)(uintptr_t)h->fn)
+    if (h == NULL || !is_hooked(h->group, a->options) || *at == (void *)(uintptr_t)h->fn ||
+        !weft__hook_replaces(h, a->module, *at))
         return;
     void *original = *at;
     a->error = entry_add_slot(a->entry, at, original);
@@ -185,17 +118,59 @@ static adopted **entry_find(uintptr_t base)
     return at;
 }
 
-/* Restore the slots of a module, and forget the module. Return the number of its slots. */
-static size_t module_disown(const weft__elf_module *m, adopted **at)
+/* The context of slot_restore. */
+typedef struct restoration {
+    const weft__elf_module *module;
+    const adopted *entry;
+} restoration;
+
+static void slot_restore(void *context, const char *symbol, void **at)
+{
+    const restoration *r = context;
+    const weft__hook *h = weft__hook_find(symbol);
+    if (h == NULL || *at != (void *)(uintptr_t)h->fn)
+        return;
+    for (size_t i = 0; i < r->entry->count; i++)
+        if (r->entry->slots[i].at == at)
+            (void)weft__elf_slot_set(r->module, at, r->entry->slots[i].original);
+}
+
+/* Forget a module. Return the number of its slots. */
+static size_t entry_drop(adopted **at)
 {
     adopted *entry = *at;
     size_t count = entry->count;
-    for (size_t i = 0; i < count; i++)
-        (void)weft__elf_slot_set(m, entry->slots[i].at, entry->slots[i].original);
     *at = entry->next;
     entry_free(entry);
     atomic_fetch_sub(&slots_total, count);
     return count;
+}
+
+/*
+ * Restore the slots of a module, and forget the module. Return the number of its slots. Visit only
+ * slots of the loaded module: it may be another one at the same address, or the same one again.
+ */
+static size_t module_disown(const weft__elf_module *m, adopted **at)
+{
+    weft__elf_each_slot(m, slot_restore, &(restoration){m, *at});
+    return entry_drop(at);
+}
+
+static int is_module_of_entry(const weft__elf_module *m, void *context)
+{
+    const adopted *entry = context;
+    return m->base == entry->base && strcmp(weft__elf_file_name(m), entry->name) == 0;
+}
+
+/* Forget modules that have been unloaded. */
+static void entries_prune(void)
+{
+    for (adopted **at = &adopted_first; *at != NULL;) {
+        if (weft__elf_each_module(is_module_of_entry, *at))
+            at = &(*at)->next;
+        else
+            entry_drop(at);
+    }
 }
 
 /* Adopt one module. Returns the number of its hooked calls, or -errno. */
@@ -228,19 +203,22 @@ static int module_adopt(const weft__elf_module *m, const weft_adopt_options *o)
  * A module and the libraries that it needs.
  */
 
-#define MODULES_MAX 512 /* modules of one adoption; more are ignored */
-
 /* A set of loaded modules. */
 typedef struct module_set {
-    weft__elf_module modules[MODULES_MAX];
+    weft__elf_module *modules;
     size_t count;
 } module_set;
 
 static int set_add(const weft__elf_module *m, void *context)
 {
     module_set *set = context;
-    if (set->count < MODULES_MAX)
-        set->modules[set->count++] = *m;
+    if ((set->count & (set->count + 1)) == 0) {
+        weft__elf_module *more = realloc(set->modules, 2 * (set->count + 1) * sizeof *more);
+        if (more == NULL)
+            return -ENOMEM;
+        set->modules = more;
+    }
+    set->modules[set->count++] = *m;
     return 0;
 }
 
@@ -252,13 +230,18 @@ static weft__elf_module *set_find(module_set *set, const char *name)
     return NULL;
 }
 
+static bool is_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
+{
+    return !weft__module_is_excluded(m) && (o->is_forced || !weft__module_makes_system_calls(m));
+}
+
 /* The context of a search for all modules that a module needs. */
 typedef struct closure {
     module_set *loaded;
     const weft_adopt_options *options;
-    bool is_member[MODULES_MAX];
-    size_t queue[MODULES_MAX];
     size_t count;
+    size_t *queue;   /* indexes of modules */
+    bool *is_member; /* by index */
 } closure;
 
 static void closure_add(closure *c, size_t index)
@@ -298,11 +281,11 @@ static int closure_adopt(closure *c, const weft__elf_module *m)
 
 static int check_adoptable(const weft__elf_module *m, const weft_adopt_options *o)
 {
-    if (is_excluded(m))
+    if (weft__module_is_excluded(m))
         return weft_fail(-ENOTSUP,
                          "weft_adopt: '%s' is or contains weft, a part of libc or an allocator",
                          weft__elf_file_name(m));
-    if (!o->is_forced && makes_system_calls(m))
+    if (!o->is_forced && weft__module_makes_system_calls(m))
         return weft_fail(-ENOTSUP, "weft_adopt: '%s' calls syscall(2), which hooks cannot reach",
                          weft__elf_file_name(m));
     return 0;
@@ -316,13 +299,11 @@ static int adopt_named(module_set *loaded, const char *name, const weft_adopt_op
     int rc = check_adoptable(m, o);
     if (rc < 0)
         return rc;
-    closure *c = calloc(1, sizeof *c);
-    if (c == NULL)
-        return -ENOMEM;
-    c->loaded = loaded;
-    c->options = o;
-    rc = closure_adopt(c, m);
-    free(c);
+    closure c = {loaded, o, 0, calloc(loaded->count, sizeof *c.queue),
+                 calloc(loaded->count, sizeof *c.is_member)};
+    rc = c.queue != NULL && c.is_member != NULL ? closure_adopt(&c, m) : -ENOMEM;
+    free(c.queue);
+    free(c.is_member);
     return rc;
 }
 
@@ -341,22 +322,48 @@ static int adopt_each(module_set *loaded, const weft_adopt_options *o)
     return total;
 }
 
+static int is_adopted_with(const weft__elf_module *m, void *address)
+{
+    return weft__elf_contains(m, address) && *entry_find(m->base) != NULL;
+}
+
+static bool is_in_adopted_module(const void *address)
+{
+    return weft__elf_each_module(is_adopted_with, (void *)(uintptr_t)address) != 0;
+}
+
+/* A call of weft_adopt or weft_adopt_all. */
+typedef struct adopt_call {
+    const char *name; /* NULL: all modules */
+    const weft_adopt_options *options;
+    int result;
+} adopt_call;
+
+static void adopt_run(void *context)
+{
+    adopt_call *call = context;
+    module_set loaded = {NULL, 0};
+    entries_prune();
+    int rc = weft__elf_each_module(set_add, &loaded);
+    if (rc == 0)
+        rc = call->name != NULL ? adopt_named(&loaded, call->name, call->options)
+                                : adopt_each(&loaded, call->options);
+    if (rc >= 0)
+        weft__signals_wrap(is_in_adopted_module);
+    free(loaded.modules);
+    call->result = rc;
+}
+
 /* Adopt the named module, or all modules if name is NULL. */
 static int adopt(const char *name, const weft_adopt_options *options)
 {
     static const weft_adopt_options defaults;
-    const weft_adopt_options *o = options != NULL ? options : &defaults;
+    adopt_call call = {name, options != NULL ? options : &defaults, 0};
     weft__posix_states_add();
-    module_set *loaded = malloc(sizeof *loaded);
-    if (loaded == NULL)
-        return -ENOMEM;
-    loaded->count = 0;
     adopt_lock();
-    weft__elf_each_module(set_add, loaded);
-    int rc = name != NULL ? adopt_named(loaded, name, o) : adopt_each(loaded, o);
+    weft__elf_hold_modules(adopt_run, &call);
     adopt_unlock();
-    free(loaded);
-    return rc;
+    return call.result;
 }
 
 int weft_adopt(const char *name, const weft_adopt_options *options)
@@ -386,6 +393,7 @@ int weft_disown(const char *name)
     if (weft__hook_waits_now() + weft__waiters_now() > 0)
         return weft_fail(-EBUSY, "weft_disown: a fiber waits in a hooked call");
     adopt_lock();
+    entries_prune();
     int rc = weft__elf_each_module(disown_if_called, (void *)(uintptr_t)name);
     adopt_unlock();
     if (rc == 0)
@@ -424,14 +432,14 @@ typedef struct each_adoptable {
 static int visit_adoptable(const weft__elf_module *m, void *context)
 {
     const each_adoptable *each = context;
-    if (is_excluded(m))
+    if (weft__module_is_excluded(m))
         return 0;
     weft__adopt_info info = {.is_adopted = *entry_find(m->base) != NULL};
     hooked_count count = {m, 0};
     weft__elf_each_slot(m, count_if_hooked, &count);
     info.slots = count.slots;
     info.is_adopted |= info.slots > 0;
-    info.is_refused = !info.is_adopted && makes_system_calls(m);
+    info.is_refused = !info.is_adopted && weft__module_makes_system_calls(m);
     each->fn(each->context, m, info);
     return 0;
 }
@@ -440,6 +448,7 @@ void weft__adopt_each(void (*fn)(void *context, const weft__elf_module *m, weft_
                       void *context)
 {
     adopt_lock();
+    entries_prune();
     weft__elf_each_module(visit_adoptable, &(each_adoptable){fn, context});
     adopt_unlock();
 }
@@ -464,7 +473,7 @@ static void slot_spare(void *context, const char *symbol, void **at)
 static int spare_if_excluded(const weft__elf_module *m, void *context)
 {
     (void)context;
-    if (is_excluded(m))
+    if (weft__module_is_excluded(m))
         weft__elf_each_slot(m, slot_spare, (void *)(uintptr_t)m);
     return 0;
 }

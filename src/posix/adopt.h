@@ -22,13 +22,25 @@ typedef struct weft__hook {
     weft__hook_group group;
     void (*fn)(void); /* the hook */
     void **real;      /* in weft__real */
+    void **stub;      /* in weft__stubs */
 } weft__hook;
 
-/* Sort the table of hooks, before the first search. (hook_table.c) */
-void weft__hooks_sort(void);
+/* Prepare the table of hooks, before the first search. (hook_table.c) */
+void weft__hooks_prepare(void);
 
 /* Return the hook of a name, or NULL if the name is not hooked. (hook_table.c) */
 const weft__hook *weft__hook_find(const char *name);
+
+/*
+ * Return whether the hook may replace the value of an import slot of a module: the function of libc.
+ * The program may have set a slot in a table to its own function, and a library may need an old
+ * version of a function of libc. A slot that the loader has not resolved yet points into its own
+ * module. (hook_table.c)
+ */
+bool weft__hook_replaces(const weft__hook *h, const weft__elf_module *m, const void *value);
+
+/* Wrap the signal handlers for which is_adopted returns true. (signal.c) */
+void weft__signals_wrap(bool (*is_adopted)(const void *handler));
 
 /* Return the number of import slots that point to hooks. */
 uint64_t weft__adopt_slots(void);

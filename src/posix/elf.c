@@ -65,7 +65,11 @@ static void read_dynamic(weft__elf_module *m)
 /* Read the program headers. Return false if the module has no dynamic section. */
 static bool module_open(weft__elf_module *m, const struct dl_phdr_info *info)
 {
-    *m = (weft__elf_module){.path = info->dlpi_name, .base = info->dlpi_addr, .low = UINTPTR_MAX};
+    *m = (weft__elf_module){.path = info->dlpi_name,
+                            .base = info->dlpi_addr,
+                            .low = UINTPTR_MAX,
+                            .headers = info->dlpi_phdr,
+                            .headers_count = info->dlpi_phnum};
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t begin = m->base + header->p_vaddr, end = begin + header->p_memsz;
@@ -110,12 +114,45 @@ static bool is_import(const ElfW(Rela) * r)
     return ELF64_R_SYM(r->r_info) != 0 && (type == RELOC_CALL || type == RELOC_DATA || is_word);
 }
 
+/* The context of visit_once. */
+typedef struct held_call {
+    void (*fn)(void *context);
+    void *context;
+} held_call;
+
+static int visit_once(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)info;
+    (void)size;
+    const held_call *call = arg;
+    call->fn(call->context);
+    return 1;
+}
+
+/* dl_iterate_phdr holds a recursive lock, which dlclose takes too. */
+void weft__elf_hold_modules(void (*fn)(void *context), void *context)
+{
+    dl_iterate_phdr(visit_once, &(held_call){fn, context});
+}
+
+/* Relocations of code are in segments that the program cannot write. */
+static bool is_in_data(const weft__elf_module *m, ElfW(Addr) offset)
+{
+    for (size_t i = 0; i < m->headers_count; i++) {
+        const ElfW(Phdr) *header = &m->headers[i];
+        if (header->p_type == PT_LOAD && header->p_flags & PF_W && offset >= header->p_vaddr &&
+            offset < header->p_vaddr + header->p_memsz)
+            return true;
+    }
+    return false;
+}
+
 static void each_import(const weft__elf_module *m, const weft__elf_relocs *relocs,
                         void (*fn)(void *context, const char *symbol, void **slot), void *context)
 {
     for (size_t i = 0; i < relocs->count; i++) {
         const ElfW(Rela) *r = &relocs->first[i];
-        if (!is_import(r))
+        if (!is_import(r) || !is_in_data(m, r->r_offset))
             continue;
         const ElfW(Sym) *symbol = &m->symbols[ELF64_R_SYM(r->r_info)];
         if (symbol->st_shndx != SHN_UNDEF)
@@ -129,6 +166,18 @@ void weft__elf_each_slot(const weft__elf_module *m,
 {
     each_import(m, &m->calls, fn, context);
     each_import(m, &m->data, fn, context);
+}
+
+/* The symbol of a stub is not defined, but has an address. */
+void weft__elf_each_stub(const weft__elf_module *m,
+                         void (*fn)(void *context, const char *symbol, void *address),
+                         void *context)
+{
+    for (size_t i = 0; i < m->calls.count; i++) {
+        const ElfW(Sym) *symbol = &m->symbols[ELF64_R_SYM(m->calls.first[i].r_info)];
+        if (symbol->st_shndx == SHN_UNDEF && symbol->st_value != 0)
+            fn(context, m->strings + symbol->st_name, (void *)(m->base + symbol->st_value));
+    }
 }
 
 void weft__elf_each_needed(const weft__elf_module *m, void (*fn)(void *context, const char *name),

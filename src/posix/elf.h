@@ -28,14 +28,27 @@ typedef struct weft__elf_module {
     weft__elf_relocs calls, data;    /* DT_JMPREL, DT_RELA */
     uintptr_t low, high;             /* the addresses of the module */
     uintptr_t relro_low, relro_high; /* read-only after relocation; 0: none */
+    const ElfW(Phdr) * headers;
+    size_t headers_count;
 } weft__elf_module;
 
 /* Call fn for every loaded module. Stop when fn returns a value other than 0, and return it. */
 int weft__elf_each_module(int (*fn)(const weft__elf_module *m, void *context), void *context);
 
+/* Call fn. Other threads cannot unload modules meanwhile. */
+void weft__elf_hold_modules(void (*fn)(void *context), void *context);
+
 /* Call fn for every import slot that holds the address of a function. */
 void weft__elf_each_slot(const weft__elf_module *m,
                          void (*fn)(void *context, const char *symbol, void **slot), void *context);
+
+/*
+ * Call fn for every function of other modules whose address, in all modules, is a stub in this
+ * program. A shared library has no such stubs.
+ */
+void weft__elf_each_stub(const weft__elf_module *m,
+                         void (*fn)(void *context, const char *symbol, void *address),
+                         void *context);
 
 /* Call fn for the name of every library that the module needs. */
 void weft__elf_each_needed(const weft__elf_module *m, void (*fn)(void *context, const char *name),

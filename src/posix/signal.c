@@ -10,6 +10,7 @@
  * and the handler pushes the message before it reads is_asleep. A signal between the check and the
  * wait of the backend finds is_asleep set, and writes to the eventfd, which ends the wait.
  */
+#include "posix/adopt.h"
 #include "posix/hook.h"
 #include "posix/wait.h"
 
@@ -209,6 +210,22 @@ HOOK_DEFINE(int, sigaction, (int signal, const struct sigaction *action, struct 
     else if (old != NULL)
         action_unwrap(old, pair);
     return rc;
+}
+
+/*
+ * Wrap handlers that were installed before the adoption of their module. If another thread replaces
+ * a handler at the same time, the replacement may be lost.
+ */
+void weft__signals_wrap(bool (*is_adopted)(const void *handler))
+{
+    for (int signal = 1; is_wrapped(signal); signal++) {
+        struct sigaction action;
+        if (REAL(sigaction)(signal, NULL, &action) < 0 || !is_program_handler(action.sa_handler) ||
+            !is_adopted((const void *)(uintptr_t)action.sa_handler))
+            continue;
+        action_wrap(signal, &action);
+        (void)REAL(sigaction)(signal, &action, NULL);
+    }
 }
 
 /* Install a handler by one of the functions below. */

@@ -2,9 +2,18 @@
 #include "posix/posix_support.h"
 
 #include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
 
 typedef int sleep_ms_fn(long ms);
+
+/* An entry of the table of sleeper.c. */
+typedef struct sleeper_entry {
+    const char *name;
+    int (*fn)(const struct timespec *time, struct timespec *left);
+} sleeper_entry;
 
 /* Load a module of tests/posix/modules. */
 static void *load(const char *name, int flags)
@@ -189,6 +198,105 @@ TEST(a_function_that_a_module_defines_itself_is_not_hooked)
     ck_assert_int_eq(own(1), 42);
     ck_assert_int_eq(weft_adopt("libown.so", NULL), 0);
     ck_assert_int_eq(own(1), 42);
+}
+
+static int sleeps_in_table;
+
+static int count_sleep(const struct timespec *time, struct timespec *left)
+{
+    (void)time;
+    (void)left;
+    return ++sleeps_in_table;
+}
+
+/* sqlite3 and others let the program replace the functions in their tables. */
+TEST(a_table_that_the_program_has_changed_keeps_its_function)
+{
+    SKIP_IF_PRELOADED;
+    void *module = load("sleeper", 0);
+    sleep_ms_fn *by_table = find(module, "sleeper_by_table");
+    sleeper_entry *table = dlsym(module, "sleeper_table"), entry = *table;
+    table->fn = count_sleep;
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 1);
+    ck_assert_int_eq(by_table(1), 1);
+    *table = entry;
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 2);
+    table->fn = count_sleep;
+    ck_assert_int_eq(weft_disown("libsleeper.so"), 2);
+    ck_assert_int_eq(by_table(1), 2);
+}
+
+TEST(a_module_that_was_unloaded_is_forgotten)
+{
+    SKIP_IF_PRELOADED;
+    void *module = load("sleeper", 0);
+    ck_assert_int_eq(weft_adopt("libsleeper.so", NULL), 2);
+    ck_assert_int_eq(dlclose(module), 0);
+    module = load("sleeper2", 0); /* most likely at the same address */
+    ck_assert_int_eq(weft_disown("libsleeper2.so"), -ENOENT);
+    ck_assert_uint_eq(posix_stats().slots, 0);
+    ck_assert(!lets_others_run(find(module, "sleeper_direct")));
+    ck_assert_int_eq(weft_adopt("libsleeper2.so", NULL), 2);
+    ck_assert(lets_others_run(find(module, "sleeper_direct")));
+    ck_assert(lets_others_run(find(module, "sleeper_by_table")));
+}
+
+#define ADOPTIONS 1000
+
+static void *load_and_unload(void *arg)
+{
+    while (!*(atomic_bool *)arg)
+        dlclose(load("user", 0));
+    return NULL;
+}
+
+TEST(another_thread_may_unload_modules_during_an_adoption)
+{
+    SKIP_IF_PRELOADED;
+    atomic_bool is_over = false;
+    pthread_t thread = start_thread(load_and_unload, &is_over);
+    for (int i = 0; i < ADOPTIONS; i++)
+        ck_assert_int_ge(weft_adopt_all(NULL), 0);
+    is_over = true;
+    ck_assert_ptr_null(join_thread(thread));
+}
+
+#ifdef __x86_64__
+
+TEST(calls_by_relocations_of_code_remain_calls_of_libc)
+{
+    SKIP_IF_PRELOADED;
+    sleep_ms_fn *sleep_ms = find(load("textrel", 0), "textrel_sleep");
+    ck_assert_int_eq(weft_adopt("libtextrel.so", NULL), 0);
+    ck_assert_int_eq(sleep_ms(1), 0);
+}
+
+#endif
+
+static int handled;
+
+static void count_signal(int signal)
+{
+    (void)signal;
+    handled++;
+}
+
+static weft_value raise_usr1(void *arg)
+{
+    return raise(SIGUSR1);
+}
+
+TEST(handlers_that_were_installed_before_the_adoption_end_waits)
+{
+    struct sigaction action = {.sa_handler = count_signal}, old;
+    ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+    adopt_program();
+    weft_spin(raise_usr1, NULL);
+    ck_assert_int_eq(poll(NULL, 0, -1), -1);
+    ck_assert_int_eq(errno, EINTR);
+    ck_assert_int_eq(handled, 1);
+    ck_assert_int_eq(sigaction(SIGUSR1, NULL, &old), 0);
+    ck_assert(old.sa_handler == count_signal);
 }
 
 /* libc holds locks of its own while it calls such a module, for example in getpwnam. */
