@@ -32,7 +32,8 @@ void weft__hooks_prepare(void);
 const weft__hook *weft__hook_find(const char *name);
 
 /*
- * Return whether the hook may replace the value of an import slot of a module: the function of libc.
+ * Return whether the hook may replace the value of an import slot of a module: it is the function
+ * of libc.
  * The program may have set a slot in a table to its own function, and a library may need an old
  * version of a function of libc. A slot that the loader has not resolved yet points into its own
  * module. (hook_table.c)

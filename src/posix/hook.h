@@ -22,7 +22,7 @@ typedef struct weft__real_calls {
 
 extern weft__real_calls weft__real;
 
-/* Other addresses of the same functions, in a program with fixed addresses. NULL: none. (adopt.c) */
+/* Other addresses of these functions, in a program with fixed addresses. NULL: none. (adopt.c) */
 extern weft__real_calls weft__stubs;
 
 /* Find the real functions. libweft-preload calls this function before its first real call. */

@@ -275,7 +275,7 @@ TEST(calls_by_relocations_of_code_remain_calls_of_libc)
 
 static int handled;
 
-static void count_signal(int signal)
+static void note_signal(int signal)
 {
     (void)signal;
     handled++;
@@ -288,7 +288,7 @@ static weft_value raise_usr1(void *arg)
 
 TEST(handlers_that_were_installed_before_the_adoption_end_waits)
 {
-    struct sigaction action = {.sa_handler = count_signal}, old;
+    struct sigaction action = {.sa_handler = note_signal}, old;
     ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
     adopt_program();
     weft_spin(raise_usr1, NULL);
@@ -296,7 +296,7 @@ TEST(handlers_that_were_installed_before_the_adoption_end_waits)
     ck_assert_int_eq(errno, EINTR);
     ck_assert_int_eq(handled, 1);
     ck_assert_int_eq(sigaction(SIGUSR1, NULL, &old), 0);
-    ck_assert(old.sa_handler == count_signal);
+    ck_assert(old.sa_handler == note_signal);
 }
 
 /* libc holds locks of its own while it calls such a module, for example in getpwnam. */

@@ -1,6 +1,6 @@
 /*
- * Adoption of a program with fixed addresses (not a PIE). The address of a function of libc is then a
- * stub in the program.
+ * Adoption of a program with fixed addresses (not a PIE). The address of a function of libc is then
+ * a stub in the program.
  */
 #include "posix/posix_support.h"
 
