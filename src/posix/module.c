@@ -17,6 +17,24 @@ static const char *const excluded_names[] = {
     "libweft.so", "libweft-web", "libweft-posix", "libweft-preload", "libnss_",
 };
 
+/*
+ * The beginnings of the names of modules whose system calls need no hook. libcrypto makes only
+ * calls that do not wait. libstdc++ waits for futexes in the guards of static variables, which are
+ * hooked in their callers. Its condition variables need the hooks.
+ */
+static const char *const harmless_names[] = {"libcrypto", "libstdc++"};
+
+static bool starts_with_one_of(const char *name, const char *const *beginnings, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
+#define STARTS_WITH_ONE_OF(name, names) \
+    starts_with_one_of(name, names, sizeof(names) / sizeof *(names))
+
 static bool is_weft(const weft__elf_module *m)
 {
     return weft__elf_contains(m, (const void *)(uintptr_t)weft_spin);
@@ -28,12 +46,9 @@ static bool is_weft(const weft__elf_module *m)
  */
 bool weft__module_is_excluded(const weft__elf_module *m)
 {
-    const char *name = weft__elf_file_name(m);
-    for (size_t i = 0; i < sizeof excluded_names / sizeof *excluded_names; i++)
-        if (strncmp(name, excluded_names[i], strlen(excluded_names[i])) == 0)
-            return true;
     bool is_allocator = weft__elf_contains(m, (const void *)(uintptr_t)malloc);
-    return is_weft(m) || (is_allocator && m->path[0] != '\0');
+    return STARTS_WITH_ONE_OF(weft__elf_file_name(m), excluded_names) || is_weft(m) ||
+           (is_allocator && m->path[0] != '\0');
 }
 
 typedef struct import_search {
@@ -55,12 +70,9 @@ static bool module_imports(const weft__elf_module *m, const char *symbol)
     return search.is_found;
 }
 
-/*
- * A module that calls syscall(2) may wait for futexes, which hooks cannot reach. libcrypto calls
- * syscall(2) only for calls that do not wait.
- */
+/* A module that calls syscall(2) may wait for futexes, which hooks cannot reach. */
 bool weft__module_makes_system_calls(const weft__elf_module *m)
 {
-    return strncmp(weft__elf_file_name(m), "libcrypto", strlen("libcrypto")) != 0 &&
+    return !STARTS_WITH_ONE_OF(weft__elf_file_name(m), harmless_names) &&
            module_imports(m, "syscall");
 }

@@ -180,6 +180,14 @@ TEST(a_needed_library_with_system_calls_is_skipped_unless_forced)
     ck_assert_int_eq(weft_disown("libraw.so"), 1);
 }
 
+/* std::condition_variable waits inside the library. */
+TEST(the_runtime_of_cxx_is_adopted_although_it_makes_system_calls)
+{
+    SKIP_IF_PRELOADED;
+    if (dlopen("libstdc++.so.6", RTLD_NOW) != NULL)
+        ck_assert_int_gt(weft_adopt("libstdc++.so.6", NULL), 0);
+}
+
 TEST(weft_libc_and_unknown_modules_are_refused)
 {
     ck_assert_int_eq(weft_adopt(NULL, NULL), -EINVAL);
