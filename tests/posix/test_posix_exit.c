@@ -1,6 +1,6 @@
 /*
- * The end of the process while fibers wait for locks. A lock that never becomes free does not delay
- * the end.
+ * The end of the process while fibers wait for locks and threads. A lock that never becomes free, or
+ * a thread that never ends, does not delay the end.
  */
 #include "posix/lock_support.h"
 
@@ -66,5 +66,24 @@ TEST_PROGRAM(the_end_of_a_process_waits_for_locks_that_become_free, 0, "locked")
     ck_assert_uint_ne(weft_self(), 0);
     spin_waiting(lock_and_wait, NULL);
     spin_waiting(lock_and_report, NULL);
+    return 0;
+}
+
+static void *never_end(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+static weft_value join_forever(void *arg)
+{
+    return pthread_join(start_thread(never_end, NULL), NULL);
+}
+
+TEST_PROGRAM(a_process_ends_while_a_fiber_joins_a_thread, 0, "")
+{
+    ck_assert_uint_ne(weft_self(), 0);
+    spin_waiting(join_forever, NULL);
     return 0;
 }

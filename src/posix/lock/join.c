@@ -15,12 +15,13 @@ typedef struct join_call {
     pthread_t thread;
     void **value;
     const weft__time_limit *limit;
+    weft__remote_wait wait; /* of the fiber; the worker ends the wait */
+    int result;
 } join_call;
 
 /* Join with the real functions. Return 0 or an error number. */
-static weft_value join_real(void *arg)
+static int join_real(const join_call *j)
 {
-    const join_call *j = arg;
     if (j->limit->at == NULL)
         return REAL(pthread_join)(j->thread, j->value);
     if (j->limit->clock == CLOCK_REALTIME) /* TSan does not know pthread_clockjoin_np */
@@ -28,23 +29,45 @@ static weft_value join_real(void *arg)
     return REAL(pthread_clockjoin_np)(j->thread, j->value, j->limit->clock, j->limit->at);
 }
 
+static weft_value join_run(void *arg)
+{
+    join_call *j = arg;
+    j->result = join_real(j);
+    weft__remote_wait_end(&j->wait, 0);
+    return 0;
+}
+
+/* The worker uses the frame of the fiber. So only the worker ends the wait. */
+static bool join_withdraw(weft__remote_wait *wait)
+{
+    (void)wait;
+    return false;
+}
+
+static const weft__wait_kind waits_join = {
+    .name = "the end of a thread", .is_left_at_exit = true, .leave = weft__remote_wait_leave};
+
 static int join_in_worker(join_call *j)
 {
     weft_scope shield;
     int error = errno;
     (void)weft_shield_open(&shield, INFINITY);
     HOOK_COUNT(offloads);
-    weft_value rc = weft_offload_with(join_real, j, &(weft_offload_options){.is_kept = true});
+    weft__remote_wait_init(&j->wait, join_withdraw);
+    if (weft_offload_go(join_run, j) == 0)
+        (void)weft__remote_wait_run(&j->wait, &waits_join);
+    else
+        j->result = join_real(j); /* without a worker, block the thread */
     (void)weft_scope_close(&shield);
     errno = error;
-    return rc >= 0 ? (int)rc : (int)join_real(j); /* without a worker, block the thread */
+    return j->result;
 }
 
 static int join_thread(pthread_t thread, void **value, const weft__time_limit *limit)
 {
-    join_call j = {thread, value, limit};
+    join_call j = {.thread = thread, .value = value, .limit = limit};
     if (!weft__hook_is_on() || pthread_equal(thread, pthread_self()))
-        return (int)join_real(&j);
+        return join_real(&j);
     int rc = REAL(pthread_tryjoin_np)(thread, value);
     return rc == EBUSY ? join_in_worker(&j) : rc;
 }
