@@ -31,8 +31,8 @@
  * Locks (mutexes, rwlocks, conditions, semaphores, barriers, pthread_once, C11 and C++ forms)
  * belong to the fiber that locked them. Fibers of one thread exclude each other. Fibers and plain
  * threads can share a lock. Adopt all modules that signal a condition, or use a barrier, on which
- * fibers wait. The main thread ends the process even if its fibers still wait for locks or threads. The end of
- * another thread waits until its fibers have got their locks.
+ * fibers wait. The main thread ends the process even if its fibers still wait for locks or threads.
+ * The end of another thread waits until its fibers have got their locks.
  *
  * errno, h_errno, the locale of uselocale and the error queue of OpenSSL belong to each fiber.
  * Other thread-local data is shared by the fibers of a thread, for example the buffers of strerror,

@@ -1,6 +1,6 @@
 /*
- * The end of the process while fibers wait for locks and threads. A lock that never becomes free, or
- * a thread that never ends, does not delay the end.
+ * The end of the process while fibers wait for locks and threads. A lock that never becomes free,
+ * or a thread that never ends, does not delay the end.
  */
 #include "posix/lock_support.h"
 
