@@ -130,9 +130,11 @@ ck_fail(const char *file, int line, const char *format, ...)
 #define ck_assert_double_eq_tol(a, b, most) \
     ck_assert_double_le((a) > (b) ? (a) - (b) : (b) - (a), most)
 
+/* No comma outside of parentheses: FIBER_DO would take it for the end of an argument. */
 #define CK_COMPARE_TEXT(a, op, b)                                              \
     do {                                                                       \
-        const char *ck_a = (a), *ck_b = (b);                                   \
+        const char *ck_a = (a);                                                \
+        const char *ck_b = (b);                                                \
         ck_assert_msg(ck_a != NULL && ck_b != NULL && strcmp(ck_a, ck_b) op 0, \
                       "%s %s %s does not hold: \"%s\", \"%s\"", #a, #op, #b,   \
                       ck_a ? ck_a : "(null)", ck_b ? ck_b : "(null)");         \
