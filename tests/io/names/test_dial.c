@@ -79,7 +79,8 @@ static void begin_test(void)
 static void assert_nothing_left(void)
 {
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-    ck_assert_int_eq(count_descriptors(), files);
+    while (count_descriptors() != files) /* a worker may still run an abandoned lookup */
+        ck_assert_int_eq(weft_sleep(0.001), 0);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_uint_eq(ops_pending(), 0);
 }
