@@ -20,17 +20,9 @@ typedef struct child {
 
 static child start_child(void)
 {
-    int ends[2];
-    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        char byte;
-        close(ends[1]);
-        _exit(read(ends[0], &byte, 1) == 0 ? 7 : 1);
-    }
-    close(ends[0]);
-    return (child){pid, ends[1]};
+    child c;
+    c.pid = start_waiting_child(&c.end);
+    return c;
 }
 
 /* Let a child end while the main fiber waits for it. */

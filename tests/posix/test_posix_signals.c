@@ -100,23 +100,6 @@ static weft_value wait_for_child(void *arg)
     return pid < 0 ? -errno : status;
 }
 
-/* Start a process that exits with 7 when the pipe is closed. */
-static pid_t start_waiting_child(int *close_to_end)
-{
-    int ends[2];
-    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        char byte;
-        close(ends[1]);
-        _exit(read(ends[0], &byte, 1) == 0 ? 7 : 1);
-    }
-    close(ends[0]);
-    *close_to_end = ends[1];
-    return pid;
-}
-
 TEST(a_handler_without_SA_RESTART_ends_a_wait_for_a_child_and_the_status_remains)
 {
     install(0);
