@@ -20,6 +20,7 @@
 #include <weft/cord.h>
 #include <weft/debug.h>
 #include <weft/error.h>
+#include <weft/fd_watch.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
 #include <weft/fork.h>

@@ -64,11 +64,13 @@
 /* An idle thread discards pages only if its next timer is more than this many ns away. */
 #define WEFT__TRIM_IDLE_NS 10000000
 /*
- * Free stacks per size class, and free fiber records, that keep their pages after an unused period.
- * The next burst of fibers uses these pages.
+ * Free stacks per size class, free fiber records with a stack, and free fiber records, that keep
+ * their pages after an unused period. The next fibers use these pages. A stack has two pages, so
+ * the stacks of an idle thread take half a MiB.
  */
-#define WEFT__STACK_WARM_IDLE ((size_t)256)
-#define WEFT__RECORDS_IDLE 1024
+#define WEFT__STACK_WARM_IDLE ((size_t)32)
+#define WEFT__WARM_IDLE 32
+#define WEFT__RECORDS_IDLE 256
 /* The length of a period, in ns. See sched/trim.h. */
 #define WEFT__TRIM_PERIOD_NS 1000000000
 

@@ -4,7 +4,7 @@
  */
 #include "backend/fd_generation.h"
 #include "backend/syscall/call.h"
-#include "core/op/op.h"
+#include "io/fd_watcher.h"
 
 #include <weft/error.h>
 #include <weft/io.h>
@@ -124,6 +124,8 @@ int weft_wait_fd(int fd, int events)
 int weft_close(int fd)
 {
     weft__cord *c = weft__cord_here();
+    if (LIKELY(c != NULL))
+        weft__fd_watch_fd_closing(c, fd);
     weft__fd_advance(fd);
     return c != NULL ? c->backend->type->close_fd(c->backend, fd) : weft__call_close(fd);
 }
@@ -133,6 +135,8 @@ int weft_fd_release(int fd)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return (int)weft__no_cord();
+    if (c->fd_watcher != NULL && weft__fd_watcher_find(c->fd_watcher, fd) != NULL)
+        return -EBUSY;
     const weft__backend_type *type = c->backend->type;
     return type->release_fd != NULL ? type->release_fd(c->backend, fd) : 0;
 }
@@ -143,6 +147,8 @@ int weft_fd_forget(int fd)
     if (fd < 0)
         return -EBADF;
     weft__cord *c = weft__cord_self;
+    if (c != NULL)
+        weft__fd_watch_fd_closing(c, fd);
     weft__fd_advance(fd);
     if (c == NULL || c->backend->type->forget_fd == NULL)
         return 0;

@@ -6,16 +6,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static bool slab_add(weft__uring *b)
+{
+    weft__uring_fd_slab *slab;
+    if (posix_memalign((void **)&slab, CACHE_LINE_BYTES, sizeof *slab) != 0)
+        return false;
+    slab->next = b->fds;
+    slab->used = 0;
+    b->fds = slab;
+    return true;
+}
+
 weft__uring_fd *weft__uring_fd_new(weft__uring *b, weft__descriptor *d)
 {
-    weft__uring_fd *f;
-    if (posix_memalign((void **)&f, CACHE_LINE_BYTES, sizeof *f) != 0)
+    if ((b->fds == NULL || b->fds->used == WEFT__URING_SLAB_FDS) && !slab_add(b))
         return NULL;
+    weft__uring_fd *f = &b->fds->fds[b->fds->used++];
     *f = (weft__uring_fd){.descriptor = d};
     for (int i = 0; i < WEFT__DIRECTIONS; i++)
         weft__list_init(&f->queues[i]);
     d->backend_data = f;
-    weft__list_insert(&b->fds, &f->all_link);
     return f;
 }
 

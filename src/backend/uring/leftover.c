@@ -121,7 +121,7 @@ static intptr_t leftover_take_data(weft__uring *b, weft__uring_fd *f, const stru
         return (intptr_t)total;
     while (left->first != buffer)
         weft__uring_buffer_recycle(b, weft__uring_buffer_pop(b, &left->first));
-    left->used = used;
+    left->used = (uint32_t)used;
     leftover_drop_if_empty(b, f);
     return (intptr_t)total;
 }

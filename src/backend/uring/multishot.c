@@ -79,7 +79,11 @@ static bool leftover_try_store(weft__uring *b, weft__multishot *m)
         return leftover_append(b, f->leftover, m);
     /* The leftover is a member of f. Therefore results are not lost if memory is exhausted. */
     f->leftover = &f->leftover_own;
-    *f->leftover = (weft__uring_leftover){m->first, m->last, m->skip, m->conns, multishot_error(m)};
+    *f->leftover = (weft__uring_leftover){.first = m->first,
+                                          .last = m->last,
+                                          .used = (uint32_t)m->skip,
+                                          .error = multishot_error(m),
+                                          .conns = m->conns};
     return true;
 }
 

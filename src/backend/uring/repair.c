@@ -113,17 +113,22 @@ static void release_ring(weft__uring *b)
     usleep(RELEASE_US);
 }
 
+/* End the operations on a descriptor. */
+static void fd_fail(weft__uring *b, weft__uring_fd *f, int error)
+{
+    for (int i = 0; i < WEFT__DIRECTIONS; i++)
+        while (!weft__list_is_empty(&f->queues[i]))
+            op_fail(b, weft__uring_queue_first(&f->queues[i]), error);
+}
+
 void weft__uring_give_up(weft__backend *base, int error)
 {
     weft__uring *b = weft__uring_of(base);
     release_ring(b);
     drop_polls(b);
-    WEFT__LIST_FOR(node, &b->fds) {
-        weft__uring_fd *f = CONTAINER_OF(node, weft__uring_fd, all_link);
-        for (int i = 0; i < WEFT__DIRECTIONS; i++)
-            while (!weft__list_is_empty(&f->queues[i]))
-                op_fail(b, weft__uring_queue_first(&f->queues[i]), error);
-    }
+    for (weft__uring_fd_slab *slab = b->fds; slab != NULL; slab = slab->next)
+        for (unsigned i = 0; i < slab->used; i++)
+            fd_fail(b, &slab->fds[i], error);
     list_fail(b, &b->backlog, error);
     list_fail(b, &b->cancel_backlog, error);
     list_fail(b, &b->cancelling, error);

@@ -286,11 +286,11 @@ static void uring_close(weft__backend *base)
         weft__uring_tear_down(&b->ring);
         weft__wake_fd_close(&b->wake);
     }
-    while (!weft__list_is_empty(&b->fds)) {
-        weft__uring_fd *f = CONTAINER_OF(b->fds.next, weft__uring_fd, all_link);
-        weft__uring_drop_leftover(b, f);
-        weft__list_remove(&f->all_link);
-        free(f);
+    for (weft__uring_fd_slab *slab = b->fds, *next; slab != NULL; slab = next) {
+        next = slab->next;
+        for (unsigned i = 0; i < slab->used; i++)
+            weft__uring_drop_leftover(b, &slab->fds[i]);
+        free(slab);
     }
     weft__uring_buffers_free(b);
     weft__uring_polls_free(b);
@@ -317,7 +317,6 @@ static int uring_open(weft__backend **out)
     weft__list_init(&b->backlog);
     weft__list_init(&b->cancel_backlog);
     weft__list_init(&b->cancelling);
-    weft__list_init(&b->fds);
     weft__list_init(&b->polls);
     /* The eventfd is blocking. On older kernels, a read of a non-blocking eventfd does not wait. */
     int rc = weft__wake_fd_open(&b->wake, EFD_CLOEXEC);

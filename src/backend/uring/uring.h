@@ -79,9 +79,9 @@ typedef enum weft__uring_direction {
 /* Results that the caller had not taken when it closed a multishot operation. */
 typedef struct weft__uring_leftover {
     int first, last;           /* a list of buffers; -1: none */
-    size_t used;               /* bytes of the first buffer that were read */
-    struct weft__conns *conns; /* NULL: none */
+    uint32_t used;             /* bytes of the first buffer that were read */
     int error;                 /* to return after the buffers; 0: none */
+    struct weft__conns *conns; /* NULL: none */
 } weft__uring_leftover;
 
 /* An internal operation that waits for the readiness of a descriptor. poll_add.c uses it. */
@@ -99,7 +99,7 @@ typedef struct weft__uring_poll {
  */
 typedef struct weft__uring_fd {
     /* Every operation uses the fields up to is_drained. They fit into one cache line. */
-    weft__list queues[WEFT__DIRECTIONS];
+    _Alignas(CACHE_LINE_BYTES) weft__list queues[WEFT__DIRECTIONS];
     weft__uring_leftover *leftover; /* NULL: none */
     bool is_probed;                 /* the file type in this struct and in descriptor is valid */
     bool has_messages;              /* a socket that is not a stream socket */
@@ -108,10 +108,19 @@ typedef struct weft__uring_fd {
     bool is_drained; /* the kernel reported that the last receive emptied the stream */
 
     weft__descriptor *descriptor;
-    weft__list all_link;               /* in fds of weft__uring */
     weft__uring_poll *polls[2];        /* for POLLIN, for POLLOUT; NULL: none */
     weft__uring_leftover leftover_own; /* the target of leftover */
 } weft__uring_fd;
+
+/* States per allocation. A slab has 8 KiB. One allocation per state would waste 64 bytes. */
+#define WEFT__URING_SLAB_FDS 63
+
+/* States of descriptors in one allocation, which the backend frees when it is closed. */
+typedef struct weft__uring_fd_slab {
+    struct weft__uring_fd_slab *next; /* NULL: none */
+    unsigned used;                    /* states in use, from the first on */
+    weft__uring_fd fds[WEFT__URING_SLAB_FDS];
+} weft__uring_fd_slab;
 
 /* The ring of provided buffers. */
 typedef struct weft__uring_buffers {
@@ -131,16 +140,17 @@ typedef struct weft__uring {
      */
     weft__list backlog;
     weft__list cancel_backlog;
-    weft__list cancelling;   /* operations with a cancel request, by secondary_link */
-    bool must_retry_cancels; /* a cancel request did not find its operation */
-    weft__list fds, polls;   /* all weft__uring_fd, and all weft__uring_poll */
-    uint16_t key_count;      /* the number of keys so far; part of each key */
-    uint32_t generation;     /* of the last registration for ready.c */
-    uint64_t handled;        /* the number of handled completions */
-    uint32_t fd_advances;    /* weft__fd_advances at the last check of the submission queue */
-    bool lacks_nosignal;     /* the kernel does not support RWF_NOSIGNAL */
-    bool is_wake_armed;      /* a read of wake is submitted */
-    bool is_given_up;        /* the ring is closed */
+    weft__list cancelling;    /* operations with a cancel request, by secondary_link */
+    bool must_retry_cancels;  /* a cancel request did not find its operation */
+    weft__uring_fd_slab *fds; /* all weft__uring_fd, the newest slab first; NULL: none */
+    weft__list polls;         /* all weft__uring_poll */
+    uint16_t key_count;       /* the number of keys so far; part of each key */
+    uint32_t generation;      /* of the last registration for ready.c */
+    uint64_t handled;         /* the number of handled completions */
+    uint32_t fd_advances;     /* weft__fd_advances at the last check of the submission queue */
+    bool lacks_nosignal;      /* the kernel does not support RWF_NOSIGNAL */
+    bool is_wake_armed;       /* a read of wake is submitted */
+    bool is_given_up;         /* the ring is closed */
     weft__wake_fd wake;
     uint64_t wake_count; /* the buffer for reading wake */
     weft__uring_buffers buffers;

@@ -64,6 +64,7 @@ static void cord_destroy(weft__cord *c)
         b->type->close(b);
     }
     weft__overflow_thread_close(&c->overflow);
+    free(c->fd_watcher); /* only in a child of weft_fork that has opened no watch */
     free(c);
 }
 

@@ -162,6 +162,7 @@ struct weft__cord {
     weft__busy_poll inbox_poll;    /* see inbox_poll.h */
     unsigned foreign_checks;       /* waits for foreign threads since a fiber last ran */
     uint32_t ops_in_a_row;         /* consecutive operations that completed without a switch */
+    struct weft__fd_watcher *fd_watcher; /* watched descriptors (io/fd_watcher.h); NULL: none yet */
     /* The state of weft__cord_random. The state starts at 0, so that runs are repeatable. */
     uint64_t random;
 };

@@ -4,6 +4,7 @@
 #include "core/stack/guard.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Chunks inspected per step. A chunk has 16 KiB of records. */
@@ -149,6 +150,42 @@ static bool trim_records(weft__cord *c)
     return true;
 }
 
+/* The number of switches of a warm record that no fiber has used since the period began. */
+#define SWITCHES_UNUSED UINT64_MAX
+
+/*
+ * Return the number of warm records that were not used in the last period. Warm records are reused
+ * last in, first out, so the unused records are the first ones.
+ */
+static uint32_t warm_unused(const weft__cord *c)
+{
+    uint32_t count = 0;
+    while (count < c->warm_count && c->warm[count]->switches == SWITCHES_UNUSED)
+        count++;
+    return count;
+}
+
+/*
+ * Release the stacks of warm records that were not used in the last period, except a few. Their
+ * pages are discarded after the next period. Mark the other records as unused. A new fiber in a
+ * record removes the mark, because its number of switches starts at 0.
+ */
+static void trim_warm_records(weft__cord *c)
+{
+    uint32_t unused = warm_unused(c), released = 0;
+    if (unused > WEFT__WARM_IDLE)
+        released = unused - WEFT__WARM_IDLE;
+    for (uint32_t i = 0; i < released; i++) {
+        weft__fiber_release_stack(c, c->warm[i]);
+        weft__record_put(c->uncached.next, c->warm[i]);
+    }
+    c->records_used -= released;
+    c->warm_count -= released;
+    memmove(c->warm, c->warm + released, c->warm_count * sizeof *c->warm);
+    for (uint32_t i = 0; i < c->warm_count; i++)
+        c->warm[i]->switches = SWITCHES_UNUSED;
+}
+
 /* Trim the stacks of warm records, because these stacks may be deep. */
 static void trim_warm_stacks(weft__cord *c)
 {
@@ -166,8 +203,9 @@ static void trim_begin(weft__cord *c)
     trim->chunk = 0;
     trim->was_busy = c->records_peak > c->records_used;
     trim->is_active = true;
-    c->records_peak = c->records_used;
     weft__stack_trim_begin(&c->stacks);
+    trim_warm_records(c);
+    c->records_peak = c->records_used;
     trim_warm_stacks(c);
     size_t ring_bytes = ((size_t)c->runqueue.mask + 1) * sizeof *c->runqueue.ring;
     /* The run queue is empty, so its ring may read as zeros. */
@@ -180,7 +218,7 @@ static void trim_end(weft__cord *c)
     weft__trim *trim = &c->trim;
     trim->is_active = false;
     weft__stack_update_can_trim(&c->stacks);
-    bool is_more = c->stacks.can_trim || trim->was_busy;
+    bool is_more = c->stacks.can_trim || trim->was_busy || c->warm_count > WEFT__WARM_IDLE;
     trim->due_ns = is_more ? c->now_ns + WEFT__TRIM_PERIOD_NS : 0;
 }
 

@@ -155,6 +155,7 @@ static inline void weft__stack_release(weft__stack_cache *cache, weft__stack *st
     weft__stack_class *class = &cache->classes[stack->index];
     class->cache[class->count++] = *stack;
     cache->cached++;
+    cache->can_trim |= class->count - class->cold > WEFT__STACK_WARM_IDLE;
     stack->low = NULL;
     if (UNLIKELY(--class->until_slow == 0))
         weft__stack_release_slow(cache, stack->index);

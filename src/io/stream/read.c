@@ -38,7 +38,7 @@ static int input_reserve(weft__stream *s, size_t wanted)
     weft__buffer *b = &s->in;
     if (weft__buffer_held(b) == 0) {
         weft__buffer_compact(b);
-        if (b->data == NULL || (b->bytes > s->read_bytes && wanted <= s->read_bytes))
+        if (b->bytes < s->read_bytes || (b->bytes > s->read_bytes && wanted <= s->read_bytes))
             return weft__buffer_resize(b, s->read_bytes);
     }
     /* Compact only if the buffer is full, or if at most half of the buffer must move. */

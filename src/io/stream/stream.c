@@ -182,6 +182,39 @@ int weft_stream_close(weft_stream *stream)
     return write_rc < 0 ? write_rc : rc;
 }
 
+/* Set *to to a copy of a buffer, in memory of the stream. Returns 0 or -ENOMEM. */
+static int buffer_copy_borrowed(weft__buffer *to, const weft__buffer *from)
+{
+    size_t held = weft__buffer_held(from);
+    *to = (weft__buffer){0};
+    if (held == 0)
+        return 0;
+    int rc = weft__buffer_resize(to, from->bytes);
+    if (rc == 0)
+        weft__buffer_append(to, from->data + from->head, held);
+    return rc;
+}
+
+int weft_stream_move(weft_stream *to, weft_stream *from)
+{
+    weft__stream *s = weft__stream_of(from);
+    if (!weft__stream_is_open(s))
+        return -EBADF;
+    if (to == from)
+        return weft_fail(-EINVAL, "weft_stream_move: to and from are the same stream");
+    if (s->is_reading || s->writer != NULL)
+        return weft_fail(-EBUSY, "weft_stream_move: a fiber is in a call on the stream");
+    weft__buffer in = s->in;
+    if (s->in.data == s->in.borrowed && buffer_copy_borrowed(&in, &s->in) < 0)
+        return -ENOMEM;
+    in.borrowed = NULL;
+    in.borrowed_bytes = 0;
+    s->in = in;
+    *weft__stream_of(to) = *s;
+    *s = (weft__stream){0};
+    return 0;
+}
+
 /* Check whether the descriptor can be detached. Call this function after a flush. */
 static int check_detach(const weft__stream *s)
 {

@@ -144,6 +144,39 @@ TEST(records_with_exhausted_ids_are_not_trimmed)
     }
 }
 
+TEST(unused_warm_records_lose_their_stacks_when_the_thread_is_idle)
+{
+    trim_a_burst();
+    ck_assert_uint_le(weft__cord_self->warm_count, WEFT__WARM_IDLE);
+    ck_assert_uint_eq(stats().fibers, 0);
+    for (int i = 0; i < 2 * WEFT__WARM_MAX; i++)
+        ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(i))), i);
+}
+
+/* Be idle until the end of one trim period. */
+static void end_trim_period(void)
+{
+    weft__trim_schedule(weft__cord_self);
+    weft__cord_self->trim.due_ns = 1;
+    weft_sleep(0.03);
+}
+
+TEST(warm_records_that_fibers_use_in_every_period_keep_their_stacks)
+{
+    enum { USED = 3 * WEFT__WARM_IDLE };
+    trim_a_burst();
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < USED; i++)
+            ck_assert_int_eq(weft_go(return_arg, NULL), 0);
+        let_run();
+        ck_assert_uint_ge(weft__cord_self->warm_count, USED);
+        end_trim_period();
+        ck_assert_uint_ge(weft__cord_self->warm_count, USED);
+    }
+    end_trim_period();
+    ck_assert_uint_le(weft__cord_self->warm_count, WEFT__WARM_IDLE);
+}
+
 TEST(live_fibers_are_not_trimmed)
 {
     spin_all(suspend);

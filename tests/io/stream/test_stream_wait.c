@@ -164,3 +164,48 @@ TEST(the_descriptor_and_the_context_of_a_stream_can_be_queried)
     ck_assert_int_eq(weft_stream_close(&l.near), 0);
     ck_assert_int_eq(weft_stream_fd(&l.near), -EBADF);
 }
+
+/* Move the stream to new memory and back, and destroy the memory that the stream has left. */
+static void move_there_and_back(void)
+{
+    weft_stream *there = malloc(sizeof *there);
+    ck_assert_int_eq(weft_stream_move(there, &l.near), 0);
+    ck_assert_int_eq(weft_stream_fd(&l.near), -EBADF);
+    memset(&l.near, 0xa5, sizeof l.near);
+    ck_assert_int_eq(weft_stream_move(&l.near, there), 0);
+    memset(there, 0xa5, sizeof *there);
+    free(there);
+}
+
+TEST_LOOP(a_moved_stream_keeps_its_input_and_its_output, 2)
+{
+    char memory[16], received[8] = "";
+    char *line = NULL;
+    const void *data;
+    weft_stream_options o = {.read_bytes = 15, .read_memory = _i == 1 ? memory : NULL};
+    ck_assert_int_eq(weft_stream_configure(&l.near, &o), 0);
+    ck_assert_int_eq(weft_write_all(l.far, "one\ntwo\n", 8), 8);
+    ck_assert_int_eq(weft_stream_peek(&l.near, 8, &data), 8);
+    ck_assert_int_eq(weft_stream_line(&l.near, &line, NULL), 1);
+    ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
+    move_there_and_back();
+    memset(memory, 'x', sizeof memory); /* the stream does not use it any more */
+    ck_assert_int_eq(weft_stream_line(&l.near, &line, NULL), 1);
+    ck_assert_str_eq(line, "two");
+    ck_assert_int_eq(weft_stream_flush(&l.near), 0);
+    ck_assert_int_eq(weft_read(l.far, received, sizeof received), 5);
+    ck_assert_mem_eq(received, "hello", 5);
+}
+
+TEST(a_stream_that_a_fiber_uses_is_not_moved)
+{
+    weft_stream there;
+    weft_fiber waiter = spin_waiting(wait_for_input, &l);
+    ck_assert_fails(weft_stream_move(&there, &l.near), -EBUSY);
+    ck_assert_fails(weft_stream_move(&l.near, &l.near), -EINVAL);
+    ck_assert_int_eq(weft_write_all(l.far, "x", 1), 1);
+    ck_assert_int_eq(weft_await(waiter), 0);
+    move_there_and_back();
+    ck_assert_int_eq(weft_stream_close(&l.near), 0);
+    ck_assert_int_eq(weft_stream_move(&there, &l.near), -EBADF);
+}
