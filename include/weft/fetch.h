@@ -1,8 +1,9 @@
 /*
- * HTTP/1.1 client, plain or over TLS.
+ * HTTP client: HTTP/1.1 and HTTP/2, plain or over TLS.
  *
  * The client reuses idle connections, follows redirects, uses the proxies that the environment
- * names, and decompresses gzip.
+ * names, and decompresses gzip. Over TLS, the client and the server choose HTTP/2 by ALPN. The
+ * requests to one origin then share one connection.
  *
  *     weft_fetch *f;
  *     char *text;
@@ -38,6 +39,7 @@
 #define WEFT_FETCH_H
 
 #include <weft/base.h>
+#include <weft/stream.h>
 #include <weft/tls.h>
 
 WEFT_BEGIN
@@ -48,20 +50,39 @@ typedef struct weft_fetcher weft_fetcher;
 /* A request and its response. */
 typedef struct weft_fetch weft_fetch;
 
+/* A step of a fetch, for trace of weft_fetcher_options. */
+typedef enum weft_fetch_event {
+    WEFT_FETCH_CONNECTED, /* a new connection is open; text is the address of the server or proxy */
+    WEFT_FETCH_REUSED,    /* the request uses an idle connection; text is its address */
+    WEFT_FETCH_REQUEST,   /* the client sends a request; text is its head */
+    WEFT_FETCH_RESPONSE,  /* the head of a response has arrived, also of a redirect; text is "" */
+} weft_fetch_event;
+
 /* Options of a client. All-zero is the default. weft copies all strings. */
 typedef struct weft_fetcher_options {
     /* A client configuration, which must outlive the fetcher. NULL: trust the system's CAs. */
     weft_tls *tls;
     const char *user_agent;            /* NULL: "weft/VERSION"; "": none */
-    size_t connections_per_origin_max; /* 0: 8; further requests wait for a connection */
+    size_t connections_per_origin_max; /* of HTTP/1, 0: 8; further requests wait */
     size_t idle_max;                   /* idle connections of all origins; 0: 64 */
     /* The next use of the client closes connections that were idle for longer. 0: 60. */
     double idle_s;
-    int redirects_max;     /* 0: 10; -1: follow no redirects */
-    bool has_no_proxy;     /* ignore the proxy variables of the environment */
-    bool has_no_gzip;      /* do not request gzip, and do not decompress */
+    int redirects_max; /* 0: 10; -1: follow no redirects */
+    bool has_no_proxy; /* ignore the proxy variables of the environment */
+    /* Connect to this Unix socket, whatever the host of the URL is, without a proxy. NULL: none. */
+    const char *unix_socket;
+    bool has_no_gzip;  /* do not request gzip, and do not decompress */
+    bool has_no_http2; /* use only HTTP/1.1 */
+    /* Use HTTP/2 for http URLs, without negotiation. The server must support it. No proxies. */
+    bool has_prior_knowledge;
     size_t head_bytes_max; /* head of a response; 0: 64 KiB */
     size_t body_bytes_max; /* of weft_fetch_read_all, decompressed; 0: 64 MiB */
+    /*
+     * A callback for each step of each fetch, for logs and debugging. The callback may call
+     * functions that return properties of the fetch. The callback must not switch. NULL: none.
+     */
+    void (*trace)(weft_fetch *fetch, weft_fetch_event event, const char *text, void *ctx);
+    void *trace_ctx;
 } weft_fetcher_options;
 
 /**
@@ -116,6 +137,8 @@ typedef struct weft_fetch_request {
  * - The method is idempotent (RFC 9110, 9.2.2).
  * - The client has sent no byte of the request.
  *
+ * The client also repeats a request that a server of HTTP/2 has not processed (RFC 9113, 8.7).
+ *
  * With the field "Expect: 100-continue", the client waits up to 1 s for the server before it sends
  * the body.
  *
@@ -150,7 +173,7 @@ WEFT_SWITCHPOINT int weft_fetch_post(weft_fetcher *fetcher, const char *url, con
 /**
  * Send the head of a request. The caller writes the body afterwards.
  *
- * body_length is the length of the body in bytes, or -1 for a chunked body. Write the body with
+ * body_length is the length of the body in bytes, or -1 if unknown. Write the body with
  * weft_fetch_write, then call weft_fetch_wait. For a request without a body, use weft_fetch_send:
  * only weft_fetch_send can repeat a request that was sent. The client does not follow a redirect
  * that would need the body again. The field "Expect: 100-continue" works as in weft_fetch_send.
@@ -190,8 +213,49 @@ WEFT_SWITCHPOINT ssize_t weft_fetch_write(weft_fetch *fetch, const void *data, s
  */
 WEFT_SWITCHPOINT int weft_fetch_wait(weft_fetch *fetch);
 
+/**
+ * Ask the server to switch to another protocol.
+ *
+ * protocol is the value of the Upgrade field (RFC 9110, 7.8), for example "websocket". The client
+ * sends the request on a new connection. If the environment names a proxy, the client opens a
+ * tunnel through the proxy, also for an http URL. The client does not follow redirects.
+ *
+ * If the server switches, the call returns 101. *stream is then the connection, with the input
+ * after the response. *stream is valid until weft_fetch_close, which closes the connection without
+ * a flush. The connection does not count as one of connections_per_origin_max.
+ *
+ * If the client has a connection of HTTP/2 to the server, and the server allows extended CONNECT
+ * (RFC 8441), the client uses a stream of that connection. With has_prior_knowledge, the client
+ * opens such a connection. The call then returns a status from 200 to 299, and *stream is the
+ * stream. The client omits a Sec-WebSocket-Key field.
+ *
+ * Returns 101, or the status of the response. If the server refuses, *stream is NULL, and the
+ * caller can read the body. On failure, *fetch is NULL. Errors in addition to those of
+ * weft_fetch_send:
+ * -EBADMSG if the response switches to a protocol that is not protocol
+ * -EINVAL if protocol is not a valid field value
+ * -EINVAL if request has a body
+ * -EPERM if request has a Connection field
+ */
+WEFT_SWITCHPOINT int weft_fetch_upgrade(weft_fetcher *fetcher, const weft_fetch_request *request,
+                                        const char *protocol, weft_fetch **fetch,
+                                        weft_stream **stream);
+
 /** Return the status of the response. Returns 0 before the response and after a failure. */
 WEFT_API int weft_fetch_status(const weft_fetch *fetch);
+
+/**
+ * Return the version of HTTP that the server has used: 10, 11 or 20.
+ *
+ * Returns 0 before the response and after a failure.
+ */
+WEFT_API int weft_fetch_version(const weft_fetch *fetch);
+
+/**
+ * Return the TLS stream, for weft_tls_describe. Returns NULL without TLS. Returns NULL if the fetch
+ * has no connection: before the request is sent, and after the end of the response.
+ */
+WEFT_API weft_stream *weft_fetch_tls(weft_fetch *fetch);
 
 /**
  * Return the value of the first header field with this name.

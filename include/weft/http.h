@@ -1,9 +1,12 @@
 /*
- * HTTP/1.1 server, plain or over TLS. The server also accepts HTTP/1.0.
+ * HTTP server: HTTP/1.1, HTTP/1.0 and HTTP/2, plain or over TLS.
  *
- * Each connection has a fiber. The fiber calls the handler when all headers of a request have
- * arrived. A handler is ordinary sequential code: it reads the body, blocks where necessary, writes
- * the reply and returns.
+ * Each connection of HTTP/1 and each request of HTTP/2 has a fiber. The fiber calls the handler
+ * when all headers of a request have arrived. A handler is ordinary sequential code: it reads the
+ * body, blocks where necessary, writes the reply and returns. The same handlers serve all versions.
+ *
+ * The fiber of a connection ends when the connection is silent for a second. The next request then
+ * has another fiber. A handler therefore must not expect fiber-local values of an earlier request.
  *
  *     static int hello(weft_http_request *r, void *ctx)
  *     {
@@ -41,6 +44,10 @@
  * The server rejects ambiguous requests and requests that violate the protocol. The server replies
  * with the matching status and closes the connection, without calling the handler.
  *
+ * Over TLS, clients choose HTTP/2 by ALPN, if alpn of weft_tls_options is weft_http_alpn(). Without
+ * TLS, the server recognises HTTP/2 by the first bytes of a connection. In HTTP/2, the server
+ * resets the stream of the request where this page says that it closes or resets the connection.
+ *
  * Strings of a request are valid until the handler returns. The strings are NUL-terminated and
  * contain no other NUL. Call the functions of a request only in the fiber of its handler.
  */
@@ -48,102 +55,19 @@
 #define WEFT_HTTP_H
 
 #include <weft/base.h>
+#include <weft/http_options.h>
 #include <weft/stream.h>
 #include <weft/tls.h>
 
 WEFT_BEGIN
 
-/* A request and its reply. */
-typedef struct weft_http_request weft_http_request;
-
-/* A function that replies to a request. Returns 0, or an error as in the list above. */
-typedef int weft_http_handler(weft_http_request *request, void *ctx);
-
-/*
- * Limits for clients. Each comment states the default, then the reply or the action beyond the
- * limit. 0 means the default. SIZE_MAX, UINT64_MAX and INFINITY mean no limit, except in
- * body_bytes_per_s_min. A peer is an IPv4 address or an IPv6 /64.
+/**
+ * Return the protocols that the server speaks.
+ *
+ * Use the string as alpn of weft_tls_options. Returns "h2,http/1.1", or "http/1.1" if the library
+ * was built without HTTP/2.
  */
-typedef struct weft_http_limits {
-    size_t line_bytes_max;   /* request line: 8 KiB; 414 */
-    size_t head_bytes_max;   /* request line and headers: 32 KiB; 431 */
-    size_t headers_max;      /* number of headers: 100; 431 */
-    uint64_t body_bytes_max; /* body: 1 MiB; 413; see also weft_http_limit_body */
-    size_t requests_max;     /* requests of a connection: 100,000; close after the last reply */
-    size_t connections_max; /* connections of one weft_http_serve: 16,384; 503, or close with TLS */
-    size_t connections_per_peer_max; /* connections of a peer: 4,096; 429, or close with TLS */
-    double first_byte_s;             /* from the connection to its first byte: 20; close */
-    double head_s; /* from the first byte of a request to its last header: 20; 408 */
-    double idle_s; /* between two requests: 75; close */
-    /*
-     * Minimum average rate of the body of a request or reply, in bytes per second: 240. A peer may
-     * fall behind this rate by at most slow_s seconds: 20. Then the server replies 408 or resets
-     * the connection.
-     */
-    double body_bytes_per_s_min;
-    double slow_s;
-    /*
-     * Memory of one weft_http_serve for the bodies that weft_http_read_all and weft_http_form read:
-     * 256 MiB. The limit includes the read buffers for long bodies. Beyond the limit,
-     * weft_http_read_all and weft_http_form fail with -ENOBUFS (503). weft_http_read continues with
-     * a smaller buffer.
-     */
-    uint64_t bodies_bytes_max;
-    /*
-     * TLS handshakes of a peer per second: 200, possibly in one burst. Further handshakes wait. The
-     * server closes the connection if the wait and the handshake together exceed head_s.
-     */
-    double handshakes_per_peer_s_max;
-    /*
-     * Unacknowledged bytes of replies in the kernel, for all connections of a peer: 64 MiB. Beyond
-     * the limit, a connection writes at most 16 KiB at a time. The next write waits, within slow_s,
-     * until the peer has acknowledged these bytes.
-     */
-    uint64_t unsent_bytes_per_peer_max;
-} weft_http_limits;
-
-/*
- * A log record. The server creates a record for each request, after the reply. If the server has
- * rejected the request, reason is not empty. method and target may then be malformed or incomplete.
- */
-typedef struct weft_http_record {
-    const char *peer;   /* the client's address, see weft_http_peer */
-    const char *method; /* "" in this field or the next four: unknown */
-    const char *target; /* as received */
-    const char *host;
-    const char *referer;
-    const char *user_agent;
-    const char *reason; /* why the server rejected the request; "": the server called the handler */
-    int version;        /* 10 or 11; 0: unknown */
-    int status;         /* 0: the connection ended before a reply */
-    uint64_t bytes;     /* length of the reply's body as sent */
-    double seconds;     /* from the first byte of the request to the end of the reply */
-} weft_http_record;
-
-/* Options of a server. All-zero is the default. Pointers must be valid until the call returns. */
-typedef struct weft_http_options {
-    weft_http_limits limits;
-    weft_tls *tls;           /* NULL: plain HTTP */
-    const char *server_name; /* Server header; NULL: none */
-    /*
-     * Trusted proxies: "127.0.0.1, 10.0.0.0/8, ::1", or "unix" for all peers of a Unix socket. The
-     * server uses the headers in which these proxies describe the client. NULL: none.
-     */
-    const char *trusted_peers;
-    /*
-     * Headers that the server uses, separated by commas: X-Forwarded-For, X-Forwarded-Host,
-     * X-Forwarded-Proto, Forwarded (RFC 7239). NULL: X-Forwarded-For. Name only headers that the
-     * proxy sets or removes, because a proxy forwards all other headers unchanged. A Forwarded
-     * header takes precedence if the list names it.
-     */
-    const char *trusted_headers;
-    int gzip_level;     /* 1 to 9: compress suitable replies for clients that accept gzip; 0: off */
-    size_t stack_bytes; /* of a connection's fiber; 0: the default */
-    double drain_s;     /* time for requests in progress after a cancellation; 0: 10 */
-    bool closes_listener; /* weft_http_serve_fd closes the socket when it stops accepting */
-    void (*log)(const weft_http_record *record, void *ctx); /* NULL: no log */
-    void *log_ctx;
-} weft_http_options;
+WEFT_API const char *weft_http_alpn(void);
 
 /**
  * Listen on an address and serve HTTP until the call is cancelled.
@@ -214,7 +138,7 @@ WEFT_API const char *weft_http_path(const weft_http_request *request);
 /** Return the query as received, without the question mark. Returns "" without a query. */
 WEFT_API const char *weft_http_query(const weft_http_request *request);
 
-/** Return the protocol version: 11 for HTTP/1.1, 10 for HTTP/1.0. */
+/** Return the protocol version: 20 for HTTP/2, 11 for HTTP/1.1, 10 for HTTP/1.0. */
 WEFT_API int weft_http_version(const weft_http_request *request);
 
 /**
@@ -281,7 +205,7 @@ WEFT_API weft_stream *weft_http_tls(weft_http_request *request);
 
 /* The body of the request */
 
-/** Return the announced length of the body. Returns 0 without a body, -1 for a chunked body. */
+/** Return the announced length of the body. Returns 0 without a body, -1 for an unknown length. */
 WEFT_API int64_t weft_http_length(const weft_http_request *request);
 
 /**
@@ -300,10 +224,11 @@ WEFT_API int weft_http_limit_body(weft_http_request *request, uint64_t bytes_max
  * error.
  *
  * Returns the number of bytes, 0 at the end of the body, an error of the connection, or:
- * -EBADMSG if the chunks are malformed
- * -ECONNRESET if the client closes the connection before the end of the body
+ * -EBADMSG if the body is malformed
+ * -ECONNRESET if the client closes the connection, or resets the stream, before the end of the body
  * -EMSGSIZE if the body is longer than the limit
  * -EPIPE if the reply has begun and the client waits for 100 (Continue)
+ * -EPIPE if the server has reset the stream, see bodies_bytes_max
  * -ETIMEDOUT if the body arrives too slowly
  */
 WEFT_SWITCHPOINT ssize_t weft_http_read(weft_http_request *request, void *data,
@@ -412,7 +337,10 @@ WEFT_SWITCHPOINT int weft_http_reply(weft_http_request *request, int status, con
 WEFT_SWITCHPOINT int weft_http_reply_text(weft_http_request *request, int status,
                                           const char *format, ...) WEFT_PRINTF(3, 4);
 
-/** Like weft_http_reply, but with a text that names the status. */
+/**
+ * Like weft_http_reply, but with a text that names the status. If the status is 400 or more, the
+ * option error_page replaces the text.
+ */
 WEFT_SWITCHPOINT int weft_http_reply_status(weft_http_request *request, int status);
 
 /**
@@ -426,10 +354,39 @@ WEFT_SWITCHPOINT int weft_http_redirect(weft_http_request *request, int status,
                                         const char *location);
 
 /**
+ * Send an informational response with the headers that are set so far.
+ *
+ * An example is 103 (Early Hints) with Link headers. The headers also belong to the reply that
+ * follows. Clients of HTTP/1.0 do not understand informational responses. For them, the call does
+ * nothing.
+ *
+ * Returns 0. Errors in addition to those of weft_http_flush:
+ * -EALREADY if the reply has begun
+ * -EINVAL if status is not in 100 to 199, or is 101
+ * -ENOMEM if memory is exhausted
+ */
+WEFT_SWITCHPOINT int weft_http_inform(weft_http_request *request, int status);
+
+/**
+ * Set the priority of the reply (RFC 9218).
+ *
+ * The priority orders the replies of one connection. urgency is 0 (first) to 7 (last). The default
+ * is 3. If is_incremental is set, the bytes of this reply and of other incremental replies with the
+ * same urgency alternate. In HTTP/2, the client sets the priority with a Priority header or with a
+ * frame. This call replaces both. In HTTP/1, the call does nothing, because replies have the order
+ * of the requests.
+ *
+ * Returns 0, or:
+ * -EINVAL if urgency is not in 0 to 7
+ * -ENOMEM if memory is exhausted
+ */
+WEFT_API int weft_http_set_priority(weft_http_request *request, int urgency, bool is_incremental);
+
+/**
  * Begin a reply. The caller writes the body afterwards.
  *
- * length is the length of the body in bytes, or -1 if unknown. A body of unknown length is chunked.
- * In HTTP/1.0, the end of the connection marks the end of a body of unknown length.
+ * length is the length of the body in bytes, or -1 if unknown. In HTTP/1.1, a body of unknown
+ * length is chunked. In HTTP/1.0, the end of the connection marks the end of such a body.
  *
  * Returns 0, or:
  * -EALREADY if the reply has begun
@@ -486,7 +443,8 @@ WEFT_SWITCHPOINT int64_t weft_http_send_file(weft_http_request *request, int fd,
 /**
  * Set a trailer field of the reply. Replace a trailer field of the same name.
  *
- * The server sends trailer fields only after a chunked body.
+ * In HTTP/1.1, the server sends trailer fields only after a chunked body. In HTTP/2, the server
+ * sends them after a body that weft_http_begin or weft_http_write has begun.
  *
  * Returns 0, or:
  * -EALREADY if the reply has ended
@@ -530,12 +488,14 @@ WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *eve
 /**
  * Switch the connection to another protocol.
  *
- * The call replies 101 with protocol as the Upgrade header. *stream is valid until the handler
+ * The call replies 101 with protocol as the Upgrade header. In HTTP/2, a client requests a protocol
+ * with an extended CONNECT (RFC 8441), which handlers see as a GET with an Upgrade header. The call
+ * then replies 200, and *stream is the stream of the request. *stream is valid until the handler
  * returns. The stream includes input that has already arrived.
  *
  * Returns 0, an error of the connection, or:
  * -EALREADY if the reply has begun
- * -EINVAL if the client does not request protocol in an Upgrade header
+ * -EINVAL if the client does not request protocol
  * -EINVAL if the request has an unread body
  * -ENOMEM if memory is exhausted
  */

@@ -5,14 +5,16 @@
  *     weft_http_route(routes, NULL, "/{path...}", weft_http_serve_proxy, app);
  *
  * The proxy forwards bodies in parts, in both directions at once, at the speed of the slower side.
- * The memory for a body does not depend on its length. The proxy does not change a body, its coding
- * or the target.
+ * The memory for a body does not depend on its length. The proxy does not change a body or its
+ * coding. The proxy does not change the target, except with the option prefix.
  *
  * The proxy removes fields that concern one connection, in both directions (RFC 9110, 7.6.1). These
  * fields are Connection, the fields that Connection names, Keep-Alive, Proxy-Connection,
  * Proxy-Authenticate, Proxy-Authorization, TE, Transfer-Encoding and Upgrade. The proxy sends its
  * own TE if the client accepts trailers, and its own Upgrade if upgrades allows the protocol. The
- * proxy frames each body anew, forwards trailers and adds Via.
+ * proxy frames each body anew, forwards trailers and adds Via. The proxy speaks HTTP/1.1 with the
+ * upstream server, also for clients of HTTP/2. For a WebSocket over HTTP/2 (RFC 8441), the proxy
+ * itself sends Sec-WebSocket-Key.
  *
  * On failure, the proxy replies to the client:
  * - 502 if the upstream server rejects the connection, cannot be reached, or violates the protocol
@@ -53,6 +55,14 @@ typedef struct weft_http_proxy_options {
      * cannot check requests inside h2c.
      */
     const char *upgrades;
+    /*
+     * A prefix of the request's path, in the form of weft_http_path: "/api". The path of upstream
+     * replaces the prefix: with "http://app:3000/v1", "/api/users?id=1" becomes "/v1/users?id=1".
+     * If upstream has no path, not even a slash, the prefix remains. The proxy maps Location in
+     * responses of upstream back. The proxy does not change Set-Cookie. NULL: upstream has no path.
+     */
+    const char *prefix;
+    const char *unix_socket;  /* connect to this Unix socket; NULL: to the host of upstream */
     bool sends_upstream_host; /* send the host of upstream as Host, not the client's Host */
     /*
      * By default, the proxy sends the client's address, scheme and host in X-Forwarded-For,
@@ -83,13 +93,15 @@ typedef struct weft_http_proxy_options {
 /**
  * Create a proxy for an upstream server.
  *
- * upstream is "http://app:3000" or "https://10.0.0.7". If options is NULL, the defaults apply. Any
- * number of threads may serve the proxy. Each thread has its own connections.
+ * upstream is "http://app:3000" or "https://10.0.0.7", with a path only if the options have a
+ * prefix. If options is NULL, the defaults apply. Any number of threads may serve the proxy. Each
+ * thread has its own connections.
  *
  * Returns the proxy. On failure, returns NULL and records for weft_error():
  * -EAGAIN if the process has too many proxies (PTHREAD_KEYS_MAX)
  * -EINVAL if an option is invalid
- * -EINVAL if upstream has a path, a query, a fragment or a user
+ * -EINVAL if upstream has a path, and the options have no prefix
+ * -EINVAL if upstream has a query, a fragment or a user
  * -EINVAL if upstream is not an http or https URL
  * -ENOMEM if memory is exhausted
  */

@@ -116,8 +116,8 @@ WEFT_API int weft_stream_open_with(weft_stream *stream, const weft_stream_type *
 /**
  * Set the buffers of a stream.
  *
- * The options apply to buffers that the stream allocates later. If options is NULL, the defaults
- * apply.
+ * The options apply to buffers that the stream allocates later. The stream replaces an empty input
+ * buffer of another size at the next read. If options is NULL, the defaults apply.
  *
  * Returns 0, or:
  * -EBUSY if read_memory changes while a fiber reads
@@ -187,6 +187,19 @@ WEFT_SWITCHPOINT int weft_stream_close(weft_stream *stream);
  * -EOPNOTSUPP if the stream has another transport
  */
 WEFT_SWITCHPOINT int weft_stream_detach(weft_stream *stream);
+
+/**
+ * Move an open stream to other memory.
+ *
+ * from is then not open. to is a stream that is not open. The input, the output and the settings
+ * move too, except read_memory. The call copies input in read_memory to a buffer of the stream.
+ * Use this call if a connection outlives the memory of its stream.
+ *
+ * Returns 0. On failure, from is still open:
+ * -EBUSY if a fiber is in a call on from
+ * -EINVAL if to and from are the same stream
+ */
+WEFT_API int weft_stream_move(weft_stream *to, weft_stream *from);
 
 /**
  * Read a line of a stream, including its newline. See fgets(3).

@@ -1,5 +1,5 @@
 /*
- * The public headers of libweft-web: HTTP servers, clients and proxies, TLS and URLs.
+ * The public headers of libweft-web: HTTP servers, clients and proxies, WebSocket, TLS and URLs.
  *
  * This header includes <weft.h>. `pkg-config --cflags --libs weft-web` prints the build flags.
  */
@@ -10,9 +10,11 @@
 #include <weft/fetch.h>
 #include <weft/http.h>
 #include <weft/http_files.h>
+#include <weft/http_options.h>
 #include <weft/http_proxy.h>
 #include <weft/http_route.h>
 #include <weft/tls.h>
 #include <weft/url.h>
+#include <weft/ws.h>
 
 #endif

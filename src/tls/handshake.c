@@ -4,6 +4,7 @@
  * choose is set, on_client_hello suspends the handshake. handshake_run then calls choose and
  * continues the handshake.
  */
+#include "tls/alpn.h"
 #include "tls/tls.h"
 
 #include <weft/error.h>
@@ -362,11 +363,25 @@ static int set_server_name(weft__tls_conn *c, const char *server_name)
     return 0;
 }
 
-static int conn_begin(weft__tls_conn *c, const char *server_name)
+/* Offer only one protocol, if the configuration offers protocols. */
+static int set_protocol(weft__tls_conn *c, const char *protocol)
+{
+    unsigned char alpn[64];
+    size_t bytes = strlen(protocol);
+    if (c->config->alpn_bytes == 0 || bytes >= sizeof alpn)
+        return 0;
+    alpn[0] = (unsigned char)bytes;
+    memcpy(alpn + 1, protocol, bytes);
+    return SSL_set_alpn_protos(c->ssl, alpn, (unsigned)bytes + 1) == 0 ? 0 : -ENOMEM;
+}
+
+static int conn_begin(weft__tls_conn *c, const char *server_name, const char *protocol)
 {
     int rc = 0;
     if (!c->tls->is_server) {
         rc = set_server_name(c, server_name);
+        if (rc == 0 && protocol != NULL)
+            rc = set_protocol(c, protocol);
         if (rc == 0)
             session_resume(c);
     }
@@ -374,10 +389,11 @@ static int conn_begin(weft__tls_conn *c, const char *server_name)
 }
 
 /* Perform the handshake and open the stream. On failure, close fd. */
-static int open_tls_stream(weft_stream *stream, int fd, weft_tls *tls, const char *server_name)
+static int open_tls_stream(weft_stream *stream, int fd, weft_tls *tls, const char *server_name,
+                           const char *protocol)
 {
     weft__tls_conn *c = weft__tls_is_cleaned_up() ? NULL : tls_conn_new(tls, fd);
-    int rc = c == NULL ? -ENOMEM : conn_begin(c, server_name);
+    int rc = c == NULL ? -ENOMEM : conn_begin(c, server_name, protocol);
     if (rc == 0)
         rc = weft_stream_open_with(stream, &weft__tls_stream, c);
     if (rc < 0) {
@@ -400,15 +416,21 @@ int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls)
         return fd;
     if (tls == NULL || !tls->is_server)
         return fail_invalid_args(fd, "weft_tls_accept: tls is NULL or belongs to a client");
-    return open_tls_stream(stream, fd, tls, NULL);
+    return open_tls_stream(stream, fd, tls, NULL, NULL);
 }
 
 int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls, const char *server_name)
+{
+    return weft__tls_connect_only(stream, fd, tls, server_name, NULL);
+}
+
+int weft__tls_connect_only(weft_stream *stream, int fd, weft_tls *tls, const char *server_name,
+                           const char *protocol)
 {
     if (fd < 0)
         return fd;
     if (tls == NULL || tls->is_server || server_name == NULL)
         return fail_invalid_args(
             fd, "weft_tls_connect: tls is NULL or belongs to a server, or server_name is NULL");
-    return open_tls_stream(stream, fd, tls, server_name);
+    return open_tls_stream(stream, fd, tls, server_name, protocol);
 }

@@ -1,4 +1,6 @@
 /* TLS in a build without OpenSSL. The functions fail with -ENOTSUP. */
+#include "tls/alpn.h"
+
 #include <weft/error.h>
 #include <weft/io.h>
 #include <weft/tls.h>
@@ -60,6 +62,13 @@ int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls, const char *ser
 {
     (void)stream, (void)tls, (void)server_name;
     return tls_unsupported_close(fd);
+}
+
+int weft__tls_connect_only(weft_stream *stream, int fd, weft_tls *tls, const char *server_name,
+                           const char *protocol)
+{
+    (void)protocol;
+    return weft_tls_connect(stream, fd, tls, server_name);
 }
 
 int weft__tls_describe(weft_stream *stream, weft_tls_info *info, size_t size)

@@ -16,6 +16,7 @@ static struct fault_conn {
 } fault_conn;
 
 static char fault_received[65536];
+static size_t fault_received_bytes;
 
 static weft_value serve_fault_conn(void *arg)
 {
@@ -25,8 +26,8 @@ static weft_value serve_fault_conn(void *arg)
     return 0;
 }
 
-/* Send the requests at once and return all responses. */
-static inline const char *fault_exchange(const char *requests)
+/* Send bytes at once and return all responses. */
+static inline const char *fault_exchange_bytes(const void *requests, size_t requests_bytes)
 {
     size_t bytes = 0;
     ssize_t n = 0;
@@ -36,7 +37,7 @@ static inline const char *fault_exchange(const char *requests)
     weft_fiber f = require_created(weft_spin(serve_fault_conn, NULL));
     if (f == 0) {
         weft_close(fault_conn.pair[1]);
-    } else if (REQUIRE_OR_PEER_FAULT(weft_write_all(fd, requests, strlen(requests)))) {
+    } else if (REQUIRE_OR_PEER_FAULT(weft_write_all(fd, requests, requests_bytes))) {
         if (!fault_conn.is_open)
             (void)weft_shutdown(fd, SHUT_WR);
         while (bytes + 1 < sizeof fault_received &&
@@ -48,7 +49,14 @@ static inline const char *fault_exchange(const char *requests)
     if (f != 0)
         REQUIRE(weft_await(f) == 0);
     fault_received[bytes] = '\0';
+    fault_received_bytes = bytes;
     return fault_received;
+}
+
+/* Send the requests at once and return all responses. */
+static inline const char *fault_exchange(const char *requests)
+{
+    return fault_exchange_bytes(requests, strlen(requests));
 }
 
 #endif

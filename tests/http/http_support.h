@@ -10,6 +10,25 @@
 
 #include <weft/web.h>
 
+#ifdef WEFT_HAS_HTTP2
+#include "http/h2_gateway.h"
+#else
+#define gateway_before(fd) (fd)
+#endif
+
+/* Return whether the server under test speaks HTTP/2, behind a gateway that speaks HTTP/1.1. */
+static inline bool is_over_http2(void)
+{
+    return getenv("WEFT_TEST_HTTP2") != NULL;
+}
+
+/* End a test that is about HTTP/1. */
+#define ONLY_HTTP_1          \
+    do {                     \
+        if (is_over_http2()) \
+            return;          \
+    } while (0)
+
 /* A raw client and the fiber that serves its connection. */
 typedef struct test_client {
     int fd;
@@ -36,7 +55,7 @@ static inline void client_open(test_client *client, weft_http_handler *handler, 
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    client->fd = fd[0];
+    client->fd = is_over_http2() ? gateway_before(fd[0]) : fd[0];
     client->server_fd = fd[1];
     client->handler = handler;
     client->ctx = ctx;
@@ -156,6 +175,8 @@ static inline void server_connect(const test_server *s, test_client *client)
 {
     client->fd = socket_for(&s->address);
     ck_assert_int_eq(weft_connect(client->fd, &s->address.u.any, s->address.bytes), 0);
+    if (is_over_http2())
+        client->fd = gateway_before(client->fd);
     client->received_bytes = 0;
     client->received[0] = '\0';
 }

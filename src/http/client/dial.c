@@ -1,5 +1,6 @@
 /* Open a connection of the client: dial the server or its proxy, open a tunnel, start TLS. */
 #include "http/client/fetch.h"
+#include "tls/alpn.h"
 
 #include <weft/error.h>
 #include <weft/io.h>
@@ -9,9 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The protocols of the default configuration, in order of preference (ALPN). */
+#ifdef WEFT_HAS_HTTP2
+#define PROTOCOLS "h2,http/1.1"
+#else
+#define PROTOCOLS "http/1.1"
+#endif
+
 static bool is_https(const weft_fetch *f)
 {
     return strcmp(f->url.scheme, "https") == 0;
+}
+
+bool weft__fetch_is_tunneled(const weft_fetch *f)
+{
+    return f->proxy.is_used && (is_https(f) || f->upgrade != NULL);
 }
 
 static int dial_url(const weft_url *url)
@@ -101,7 +114,7 @@ static weft_tls *fetcher_tls(weft_fetcher *fetcher)
     if (fetcher->options.tls != NULL)
         return fetcher->options.tls;
     if (fetcher->own_tls == NULL) {
-        weft_tls *created = weft_tls_client_new(&(weft_tls_options){.alpn = "http/1.1"});
+        weft_tls *created = weft_tls_client_new(&(weft_tls_options){.alpn = PROTOCOLS});
         if (fetcher->own_tls == NULL)
             fetcher->own_tls = created;
         else
@@ -114,19 +127,31 @@ static int conn_start_tls(const weft_fetch *f, weft__fetch_conn *c, int fd)
 {
     weft_tls *tls = fetcher_tls(f->fetcher);
     c->is_tls = true;
+    const char *only = weft__origin_may_share(f) ? NULL : "http/1.1";
     if (tls != NULL)
-        return weft_tls_connect(&c->stream, fd, tls, f->url.host);
+        return weft__tls_connect_only(&c->stream, fd, tls, f->url.host, only);
     weft_close(fd);
     return weft_error() != NULL ? weft_error()->code : -ENOMEM;
 }
 
 int weft__fetch_dial(weft_fetch *f, weft__fetch_conn *c)
 {
-    int fd = dial_url(f->proxy.is_used ? &f->proxy.url : &f->url);
-    if (fd >= 0 && f->proxy.is_used && is_https(f))
+    const char *unix_socket = f->fetcher->unix_socket;
+    int fd = unix_socket != NULL ? weft_dial("unix", unix_socket)
+                                 : dial_url(f->proxy.is_used ? &f->proxy.url : &f->url);
+    if (fd >= 0 && weft__fetch_is_tunneled(f))
         fd = open_tunnel(f, fd);
     if (fd < 0)
         return fd;
     c->fd = fd;
     return is_https(f) ? conn_start_tls(f, c, fd) : weft_stream_open(&c->stream, fd);
+}
+
+int weft__fetch_conn_is_h2(const weft_fetch *f, weft__fetch_conn *c)
+{
+    weft_tls_info info;
+    if (!c->is_tls)
+        return weft__origin_may_share(f);
+    int rc = weft_tls_describe(&c->stream, &info);
+    return rc < 0 ? rc : strcmp(info.alpn, "h2") == 0;
 }

@@ -13,6 +13,13 @@
 #include <strings.h>
 
 #define BODY_BYTES_FIRST ((size_t)4 << 10)
+/*
+ * The number of times that the client sends a request that the server refuses, or that the server
+ * has not processed before it has closed the connection. The latter also happens to requests that
+ * wait for their turn at a server that closes connections often.
+ */
+#define ATTEMPTS_MAX 5
+#define UNPROCESSED_MAX 100
 
 int weft__fetch_fail(weft_fetch *f, int error)
 {
@@ -30,6 +37,7 @@ static void fetch_release(weft_fetch *f)
 {
     weft__message_close(&f->response);
     weft__inflate_free(f->inflate);
+    weft__h2_fetch_free(f);
     weft__proxy_close(&f->proxy);
     if (f->url.scheme != NULL)
         weft_url_close(&f->url);
@@ -97,6 +105,7 @@ static int fetch_create(weft_fetcher *fetcher, const weft_fetch_request *request
     if (f == NULL)
         return -ENOMEM;
     f->fetcher = fetcher;
+    f->codec = &weft__fetch_h1;
     f->request = *request;
     f->is_streamed = body_length != -2;
     f->has_body = f->is_streamed || request->body != NULL;
@@ -127,9 +136,9 @@ static int fetch_attempt(weft_fetch *f, bool is_fresh)
     int rc = weft__conn_pool_acquire(f, is_fresh);
     if (rc < 0)
         return rc;
-    rc = weft__fetch_request_send(f);
+    rc = f->codec->send(f);
     bool is_closed = rc == -EPIPE || rc == -ECONNRESET;
-    if (!is_closed || (f->is_reused && f->is_unsent))
+    if (!is_closed || f->is_unprocessed || (f->is_reused && f->is_unsent))
         return rc;
     f->must_close = true; /* the server may have sent a response before it closed the connection */
     return 0;
@@ -146,12 +155,18 @@ bool weft__method_is_idempotent(const char *method)
 
 /*
  * Return whether to send the request again. A server may close an idle connection while the client
- * sends a request on that connection (RFC 9112, 9.3.1).
+ * sends a request on that connection (RFC 9112, 9.3.1). A server of HTTP/2 can report that it has
+ * not processed a request (RFC 9113, 8.7).
  */
-static bool fetch_may_retry(const weft_fetch *f, int error)
+static bool fetch_may_retry(const weft_fetch *f, int error, int attempts)
 {
     bool has_whole_body = !f->is_streamed || !f->has_body;
-    return (error == -ECONNRESET || error == -EPIPE) && f->is_reused && !f->has_input &&
+    if (error != -ECONNRESET && error != -EPIPE)
+        return false;
+    if (f->is_unprocessed)
+        return (has_whole_body || f->is_unsent) &&
+               attempts < (f->is_refused ? ATTEMPTS_MAX : UNPROCESSED_MAX);
+    return f->is_reused && !f->has_input && attempts < 2 &&
            (f->is_unsent || (has_whole_body && weft__method_is_idempotent(f->method)));
 }
 
@@ -161,12 +176,12 @@ static bool fetch_may_retry(const weft_fetch *f, int error)
  */
 static int fetch_exchange(weft_fetch *f)
 {
-    for (bool is_fresh = false;; is_fresh = true) {
-        int rc = fetch_attempt(f, is_fresh);
+    for (int attempts = 1;; attempts++) {
+        int rc = fetch_attempt(f, attempts > 1);
         bool has_more_body = f->is_streamed && f->has_body;
         if (rc == 0 && !has_more_body)
             rc = weft__fetch_response_await(f);
-        if (rc >= 0 || !fetch_may_retry(f, rc))
+        if (rc >= 0 || !fetch_may_retry(f, rc, attempts))
             return rc;
         weft__fetch_response_reset(f);
         weft__conn_pool_drop(f);
@@ -258,7 +273,7 @@ ssize_t weft_fetch_write(weft_fetch *f, const void *data, size_t bytes)
         return weft_fail(-EMSGSIZE,
                          "weft_fetch_write: the body has more than the announced %lld bytes",
                          (long long)f->out_length);
-    ssize_t n = weft__fetch_request_write(f, data, bytes);
+    ssize_t n = f->codec->write(f, data, bytes);
     if (n == -EPIPE)
         f->must_close = true;
     else if (n < 0)
@@ -276,7 +291,7 @@ int weft_fetch_wait(weft_fetch *f)
     if (!f->must_close && f->out_length >= 0 && f->out_left > 0)
         return weft_fail(-ENODATA, "weft_fetch_wait: the body lacks %lld bytes",
                          (long long)f->out_left);
-    int rc = f->must_close ? 0 : weft__fetch_request_end(f);
+    int rc = f->must_close ? 0 : f->codec->end(f);
     if (rc == -EPIPE || rc == -ECONNRESET) {
         f->must_close = true;
         rc = 0;
@@ -293,6 +308,17 @@ int weft_fetch_wait(weft_fetch *f)
 int weft_fetch_status(const weft_fetch *f)
 {
     return f->state == WEFT__FETCH_READING || f->state == WEFT__FETCH_DONE ? f->response.status : 0;
+}
+
+int weft_fetch_version(const weft_fetch *f)
+{
+    return weft_fetch_status(f) != 0 ? f->response.version : 0;
+}
+
+weft_stream *weft_fetch_tls(weft_fetch *f)
+{
+    weft__fetch_conn *c = f->conn != NULL ? f->conn : weft__h2_fetch_conn(f);
+    return c != NULL && c->is_tls ? &c->stream : NULL;
 }
 
 const char *weft_fetch_header(const weft_fetch *f, const char *name)
@@ -315,7 +341,8 @@ int weft_fetch_header_at(const weft_fetch *f, size_t index, const char **name, c
 
 const char *weft_fetch_trailer(const weft_fetch *f, const char *name)
 {
-    return weft__message_trailer(&f->response, name);
+    const weft__trailers trailers = weft__message_trailers(&f->response);
+    return weft__trailers_find(&trailers, name);
 }
 
 const char *weft_fetch_url(const weft_fetch *f)

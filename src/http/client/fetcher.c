@@ -67,15 +67,20 @@ weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options)
         return NULL;
     weft_fetcher *fetcher = calloc(1, sizeof *fetcher);
     char *user_agent = fetcher != NULL ? make_user_agent(o.user_agent) : NULL;
-    if (user_agent == NULL) {
+    char *unix_socket = user_agent != NULL && o.unix_socket != NULL ? strdup(o.unix_socket) : NULL;
+    if (user_agent == NULL || (o.unix_socket != NULL && unix_socket == NULL)) {
+        free(user_agent);
         free(fetcher);
         weft_fail(-ENOMEM, "weft_fetcher_new: memory is exhausted");
         return NULL;
     }
     options_fill_in(&o);
     o.user_agent = NULL;
+    o.unix_socket = unix_socket;
+    o.has_no_proxy |= unix_socket != NULL;
     fetcher->options = o;
     fetcher->user_agent = user_agent;
+    fetcher->unix_socket = unix_socket;
     fetcher->pid = getpid();
     /*
      * The limits of the parser are 1 byte higher (see head_bytes_max in response.c). The length of
@@ -86,6 +91,7 @@ weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options)
                                              .fields_max = o.head_bytes_max};
     weft__list_init(&fetcher->origins);
     weft__list_init(&fetcher->idle);
+    weft__list_init(&fetcher->h2_conns);
     return fetcher;
 }
 
@@ -93,6 +99,7 @@ static void fetcher_release(weft_fetcher *fetcher)
 {
     weft_tls_free(fetcher->own_tls);
     free(fetcher->user_agent);
+    free(fetcher->unix_socket);
     free(fetcher);
 }
 
@@ -103,7 +110,7 @@ int weft_fetcher_free(weft_fetcher *fetcher)
     if (fetcher->open_count > 0)
         return weft_fail(-EBUSY, "weft_fetcher_free: %zu fetches are open", fetcher->open_count);
     fetcher->is_closing = true;
-    weft__conn_pool_clear(fetcher);
+    weft__conn_pool_close(fetcher);
     fetcher_release(fetcher);
     return 0;
 }
@@ -122,6 +129,8 @@ void weft__fetcher_on_thread_exit(weft_fetcher *fetcher)
 {
     WEFT__LIST_FOR(node, &fetcher->idle) {
         weft__fetch_conn *c = CONTAINER_OF(node, weft__fetch_conn, recent);
+        if (c->h2 != NULL)
+            weft__h2_conn_forget(c);
         if (!c->is_tls && weft_stream_detach(&c->stream) >= 0)
             close(c->fd);
     }

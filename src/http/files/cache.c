@@ -14,9 +14,9 @@ void weft__files_cache_open(weft__files_cache *cache)
 {
     struct rlimit limit;
     *cache = (weft__files_cache){.lock = PTHREAD_MUTEX_INITIALIZER, .count_max = WEFT__LOOKUPS_MAX};
-    /* A lookup has up to 2 descriptors. Most descriptors must remain available for connections. */
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 16 < cache->count_max)
-        cache->count_max = (size_t)limit.rlim_cur / 16;
+    /* A lookup has up to 3 descriptors. Most descriptors must remain available for connections. */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 24 < cache->count_max)
+        cache->count_max = (size_t)limit.rlim_cur / 24;
     for (size_t i = 0; i < WEFT__LOOKUP_BUCKETS; i++)
         weft__list_init(&cache->buckets[i]);
     weft__list_init(&cache->lru);

@@ -1,7 +1,6 @@
 /* The handler for served directories: options, lookups and their cache, redirects. */
 #include "http/files/files.h"
 #include "http/server/server.h"
-#include "http/text/accept.h"
 #include "http/text/field.h"
 #include "http/url/path.h"
 
@@ -25,14 +24,21 @@ static int files_set_options(weft_http_files *files, const weft_http_files_optio
     if (options != NULL)
         *o = *options;
     const char *index = o->index != NULL ? o->index : "index.html", *caching = o->cache_control;
+    const weft_http_files_options given = *o;
     o->index = o->cache_control = NULL;
+    o->cache_rules = NULL;
+    o->cache_rules_count = 0;
     if (index[0] == '\0' || strchr(index, '/') != NULL)
         return weft_fail(-EINVAL, "weft_http_files_new: index is \"%s\"", index);
     if (caching != NULL && !weft__field_is_value(caching, strlen(caching)))
         return weft_fail(-EINVAL, "weft_http_files_new: cache_control has an invalid character");
     o->index = copy_or_null(index);
     o->cache_control = copy_or_null(caching);
-    return o->index == NULL || (caching != NULL && o->cache_control == NULL) ? -ENOMEM : 0;
+    if (o->index == NULL || (caching != NULL && o->cache_control == NULL))
+        return -ENOMEM;
+    int rc = weft__cache_rules_copy(&given, &o->cache_rules);
+    o->cache_rules_count = o->cache_rules != NULL ? given.cache_rules_count : 0;
+    return rc;
 }
 
 /* Return the absolute path of a directory. The program may change its current directory later. */
@@ -77,6 +83,7 @@ void weft__files_unref(weft_http_files *files)
     pthread_mutex_destroy(&files->cache.lock);
     free((char *)(uintptr_t)files->options.index);
     free((char *)(uintptr_t)files->options.cache_control);
+    weft__cache_rules_free(files->options.cache_rules, files->options.cache_rules_count);
     free(files);
 }
 
@@ -125,9 +132,10 @@ static int look_up_retrying(weft_http_files *files, weft__file_lookup **found)
 /* Return true for a file that fstat(2) can check without waiting for a network. */
 static bool lookup_is_cacheable(const weft__file_lookup *f)
 {
-    return f->kind == WEFT__LOOKUP_FILE && f->root->is_local &&
-           f->uncompressed.status.st_dev == f->root->device &&
-           (f->gzip.fd < 0 || f->gzip.status.st_dev == f->root->device);
+    bool is_cacheable = f->kind == WEFT__LOOKUP_FILE && f->root->is_local;
+    for (size_t i = 0; is_cacheable && i < WEFT__CODINGS; i++)
+        is_cacheable = f->coded[i].fd < 0 || f->coded[i].status.st_dev == f->root->device;
+    return is_cacheable;
 }
 
 static int files_look_up(weft_http_files *files, const char *name, weft__file_lookup **out)
@@ -145,7 +153,7 @@ static int files_look_up(weft_http_files *files, const char *name, weft__file_lo
     return rc;
 }
 
-static int files_find(weft_http_files *files, const char *name, weft__file_lookup **out)
+int weft__files_find(weft_http_files *files, const char *name, weft__file_lookup **out)
 {
     weft__files_follow_root(files);
     weft__file_lookup *f = weft__files_cache_get(&files->cache, name);
@@ -194,16 +202,24 @@ static int redirect_to_dir(weft_http_request *request)
     return weft_http_redirect(request, 301, location);
 }
 
+const weft__file *weft__file_lookup_choose(const weft_http_request *request,
+                                           const weft__file_lookup *f)
+{
+    unsigned available = 0;
+    for (unsigned i = 0; i < WEFT__CODINGS; i++)
+        available |= f->coded[i].fd >= 0 ? 1u << i : 0;
+    if (available == 1u << WEFT__CODING_IDENTITY)
+        return &f->coded[WEFT__CODING_IDENTITY];
+    return &f->coded[weft__accept_choose(weft_http_header(request, "Accept-Encoding"), available)];
+}
+
 static int reply_lookup(weft_http_request *request, const weft__file_lookup *f)
 {
-    const weft_http_files_options *o = &f->files->options;
     if (f->kind == WEFT__LOOKUP_DIR)
         return redirect_to_dir(request);
     if (f->kind == WEFT__LOOKUP_LISTING)
         return weft__file_lookup_reply_listing(request, f);
-    bool is_gzip =
-        f->gzip.fd >= 0 && weft__accept_gzip(weft_http_header(request, "Accept-Encoding"));
-    return weft__file_reply(request, is_gzip ? &f->gzip : &f->uncompressed, o->cache_control);
+    return weft__file_reply(request, weft__file_lookup_choose(request, f), f->cache_control);
 }
 
 static bool ends_in_slash(const char *path)
@@ -242,7 +258,7 @@ int weft_http_serve_files(weft_http_request *request, void *ctx)
         return -ENOENT;
     if (name[0] == '\0' && !ends_in_slash(request->path))
         return redirect_to_dir(request);
-    rc = files_find(files, name, &found);
+    rc = weft__files_find(files, name, &found);
     if (rc < 0)
         return rc;
     rc = reply_lookup(request, found);

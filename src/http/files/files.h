@@ -9,12 +9,15 @@
  *     reply.c         replies with a file: headers, ranges
  *     list.c          the names in a directory (may block)
  *     page.c          the HTML page of a listing
+ *     cache_control.c rules for Cache-Control
+ *     error_pages.c   pages for errors
  */
 #ifndef WEFT_HTTP_FILES_FILES_H
 #define WEFT_HTTP_FILES_FILES_H
 
 #include "base/list.h"
 #include "http/files/open_beneath.h"
+#include "http/text/accept.h"
 #include "http/text/date.h"
 
 #include <weft/http_files.h>
@@ -84,9 +87,9 @@ typedef struct weft__file_lookup {
     weft_http_files *files;
     weft__files_root *root; /* the root at the time of the lookup */
     weft__file_lookup_kind kind;
-    weft__file uncompressed;
-    weft__file gzip;       /* the precompressed file, if it is not older; fd -1: none */
-    weft__listing listing; /* if kind is WEFT__LOOKUP_LISTING */
+    weft__file coded[WEFT__CODINGS]; /* the file, and precompressed files; fd -1: none */
+    weft__listing listing;           /* if kind is WEFT__LOOKUP_LISTING */
+    const char *cache_control;       /* Cache-Control; NULL: none */
     /* Fields of the cache, protected by its lock. */
     size_t refs;
     double looked_up_s; /* when a request last started a lookup of this name */
@@ -109,12 +112,24 @@ struct weft_http_files {
     char *dir;                       /* absolute path of the root */
     weft__files_root *root;          /* protected by the lock of the cache */
     atomic_llong checked_ms;         /* when dir was last compared with the root */
-    weft_http_files_options options; /* with copied strings */
+    weft_http_files_options options; /* with copied strings and rules */
     weft__files_cache cache;
 };
 
 /* Release a reference. The last release frees files. */
 void weft__files_unref(weft_http_files *files);
+
+/* files.c */
+
+/*
+ * Find a file below the root, in the cache or with a lookup. The caller releases *found with
+ * weft__files_cache_put. Returns 0 or an error of weft__file_lookup_run.
+ */
+int weft__files_find(weft_http_files *files, const char *name, weft__file_lookup **found);
+
+/* Return the file with the coding that the client prefers. found->kind must be a file. */
+const weft__file *weft__file_lookup_choose(const weft_http_request *request,
+                                           const weft__file_lookup *found);
 
 /* root.c */
 
@@ -161,8 +176,26 @@ void weft__file_lookup_free(weft__file_lookup *found);
 /* Like weft__file_lookup_free, but on any thread. No fiber may have used the lookup. */
 void weft__file_lookup_drop(void *found);
 
-/* Set etag, modified and type of an open file from its status and name. */
+/* Set etag, modified and type of an open file from its status, its encoding and its name. */
 void weft__file_describe(weft__file *file, const char *name);
+
+/* cache_control.c */
+
+/*
+ * Copy the rules of options to *rules. The caller frees the rules, even after an error. After
+ * -EINVAL, weft_error() returns the message. Returns 0, or:
+ * -EINVAL if a rule is invalid
+ * -ENOMEM if memory is exhausted
+ */
+int weft__cache_rules_copy(const weft_http_files_options *options,
+                           const weft_http_cache_rule **rules);
+void weft__cache_rules_free(const weft_http_cache_rule *rules, size_t count);
+
+/* Return the Cache-Control of a path below the root, or NULL. */
+const char *weft__cache_control_of(const weft_http_files_options *options, const char *name);
+
+/* Return true if a path below the root matches a list of patterns. */
+bool weft__cache_patterns_match(const char *patterns, const char *name);
 
 /* list.c */
 
@@ -210,5 +243,11 @@ void weft__files_cache_put(weft__files_cache *cache, weft__file_lookup *found);
  * or an error.
  */
 int weft__file_reply(weft_http_request *request, const weft__file *file, const char *cache_control);
+
+/*
+ * Reply with a whole file and a status other than 200. Ignore conditional headers and ranges.
+ * Returns 0 or an error.
+ */
+int weft__file_reply_with_status(weft_http_request *request, const weft__file *file, int status);
 
 #endif

@@ -18,7 +18,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define GZIP_SUFFIX ".gz"
+/* Precompressed files. */
+static const struct {
+    const char *suffix;   /* appended to the name of the original file */
+    const char *encoding; /* Content-Encoding */
+    const char *mark;     /* in the ETag, because each coding needs its own ETag */
+} codings[WEFT__CODINGS] = {
+    [WEFT__CODING_GZIP] = {".gz", "gzip", "-gz"},
+    [WEFT__CODING_BROTLI] = {".br", "br", "-br"},
+};
+#define SUFFIX_BYTES_MAX 3
 
 /* Opening a FIFO or a device must not block. root_open_file checks the type after the open. */
 #define FILE_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY)
@@ -27,7 +36,7 @@ weft__file_lookup *weft__file_lookup_new(weft_http_files *files, const char *nam
 {
     const char *index = files->options.index;
     size_t bytes = strlen(name) + 1;
-    weft__file_lookup *f = calloc(1, sizeof *f + 2 * bytes + strlen(index) + strlen(GZIP_SUFFIX));
+    weft__file_lookup *f = calloc(1, sizeof *f + 2 * bytes + strlen(index) + SUFFIX_BYTES_MAX);
     if (f == NULL)
         return NULL;
     memcpy(f->name, name, bytes);
@@ -38,21 +47,26 @@ weft__file_lookup *weft__file_lookup_new(weft_http_files *files, const char *nam
     f->files = files;
     f->root = weft__files_root_get(files);
     f->refs = 1;
-    f->uncompressed.fd = f->gzip.fd = -1;
+    for (size_t i = 0; i < WEFT__CODINGS; i++)
+        f->coded[i].fd = -1;
+    f->cache_control = weft__cache_control_of(&files->options, f->file_name);
     weft__list_init(&f->bucket);
     weft__list_init(&f->lru_node);
     return f;
 }
 
+static void file_release(weft__file *file, int (*close_fd)(int fd))
+{
+    if (file->fd >= 0)
+        close_fd(file->fd);
+    free(file->content);
+    *file = (weft__file){.fd = -1};
+}
+
 static void lookup_release(weft__file_lookup *f, int (*close_fd)(int fd))
 {
-    weft__file *files[] = {&f->uncompressed, &f->gzip};
-    for (size_t i = 0; i < 2; i++) {
-        if (files[i]->fd >= 0)
-            close_fd(files[i]->fd);
-        free(files[i]->content);
-        *files[i] = (weft__file){.fd = -1};
-    }
+    for (size_t i = 0; i < WEFT__CODINGS; i++)
+        file_release(&f->coded[i], close_fd);
     weft__listing_free(&f->listing);
 }
 
@@ -76,6 +90,15 @@ void weft__file_lookup_drop(void *found)
     lookup_free_with(found, close);
 }
 
+/* Return the mark of an encoding in an ETag. */
+static const char *etag_mark_of(const char *encoding)
+{
+    for (size_t i = 0; encoding != NULL && i < WEFT__CODINGS; i++)
+        if (encoding == codings[i].encoding)
+            return codings[i].mark;
+    return "";
+}
+
 void weft__file_describe(weft__file *file, const char *name)
 {
     const struct stat *s = &file->status;
@@ -83,8 +106,9 @@ void weft__file_describe(weft__file *file, const char *name)
      * Omit the inode, because inodes differ between copies of a site and reveal details of the
      * disk.
      */
-    snprintf(file->etag, sizeof file->etag, "\"%" PRIx64 "-%" PRIx64 "\"", (uint64_t)s->st_size,
-             (uint64_t)s->st_mtim.tv_sec * 1000000000 + (uint64_t)s->st_mtim.tv_nsec);
+    snprintf(file->etag, sizeof file->etag, "\"%" PRIx64 "-%" PRIx64 "%s\"", (uint64_t)s->st_size,
+             (uint64_t)s->st_mtim.tv_sec * 1000000000 + (uint64_t)s->st_mtim.tv_nsec,
+             etag_mark_of(file->encoding));
     weft__date_write(file->modified, s->st_mtim.tv_sec);
     if (file->type == NULL)
         file->type = weft__mime_of(name);
@@ -160,43 +184,44 @@ static int root_open_file(const weft__files_root *root, const char *name, weft__
     return -ENOENT;
 }
 
-/*
- * Look up the precompressed file. Ignore a precompressed file that is older than the original file.
- */
-static int look_up_gzip(weft__file_lookup *f, bool is_cached_only)
+static bool is_older(const struct stat *a, const struct stat *b)
 {
-    const struct timespec *gzip_mtime = &f->gzip.status.st_mtim,
-                          *mtime = &f->uncompressed.status.st_mtim;
+    return a->st_mtim.tv_sec < b->st_mtim.tv_sec ||
+           (a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec < b->st_mtim.tv_nsec);
+}
+
+/*
+ * Look up a precompressed file. Ignore an empty file, and a file that is older than the original.
+ * Such files are incomplete or have the contents of an earlier version.
+ */
+static int look_up_coded(weft__file_lookup *f, weft__coding coding, bool is_cached_only)
+{
+    weft__file *file = &f->coded[coding], *original = &f->coded[WEFT__CODING_IDENTITY];
     char *end = f->file_name + strlen(f->file_name);
-    memcpy(end, GZIP_SUFFIX, sizeof GZIP_SUFFIX);
-    int rc = root_open_file(f->root, f->file_name, &f->gzip, NULL, is_cached_only);
+    strcpy(end, codings[coding].suffix);
+    int rc = root_open_file(f->root, f->file_name, file, NULL, is_cached_only);
     *end = '\0';
     if (rc == -EAGAIN && is_cached_only)
         return rc;
-    bool is_older = gzip_mtime->tv_sec < mtime->tv_sec ||
-                    (gzip_mtime->tv_sec == mtime->tv_sec && gzip_mtime->tv_nsec < mtime->tv_nsec);
-    if (rc == 0 && !is_older)
+    if (rc < 0 || file->status.st_size == 0 || is_older(&file->status, &original->status)) {
+        file_release(file, close);
         return 0;
-    if (f->gzip.fd >= 0)
-        close(f->gzip.fd);
-    free(f->gzip.content);
-    f->gzip = (weft__file){.fd = -1};
+    }
+    file->encoding = codings[coding].encoding;
+    weft__file_describe(file, f->file_name);
+    file->varies = original->varies = true;
     return 0;
 }
 
 static int lookup_finish_file(weft__file_lookup *f, bool is_cached_only)
 {
-    int rc = look_up_gzip(f, is_cached_only);
-    if (rc < 0)
-        return rc;
+    int rc = 0;
     f->kind = WEFT__LOOKUP_FILE;
-    weft__file_describe(&f->uncompressed, f->file_name);
-    if (f->gzip.fd < 0)
-        return 0;
-    weft__file_describe(&f->gzip, f->file_name);
-    f->gzip.encoding = "gzip";
-    f->uncompressed.varies = f->gzip.varies = true;
-    return 0;
+    weft__file_describe(&f->coded[WEFT__CODING_IDENTITY], f->file_name);
+    for (int i = WEFT__CODING_GZIP; rc == 0 && i < WEFT__CODINGS; i++)
+        if (!f->files->options.has_no_precompressed)
+            rc = look_up_coded(f, (weft__coding)i, is_cached_only);
+    return rc;
 }
 
 /* Look up the listing of a directory without an index. */
@@ -207,10 +232,11 @@ static int look_up_listing(weft__file_lookup *f, bool is_cached_only)
         return -ENOENT;
     if (is_cached_only)
         return -EAGAIN;
-    int rc = root_open_file(f->root, f->name, &f->uncompressed, &dir_fd, false);
+    int rc = root_open_file(f->root, f->name, &f->coded[WEFT__CODING_IDENTITY], &dir_fd, false);
     if (rc != 1)
         return rc < 0 ? rc : -ENOENT;
     f->kind = WEFT__LOOKUP_LISTING;
+    f->cache_control = weft__cache_control_of(&f->files->options, f->name);
     return weft__file_lookup_list(f, dir_fd);
 }
 
@@ -218,8 +244,8 @@ static int look_up_path(weft__file_lookup *f, bool is_cached_only)
 {
     bool is_index = strcmp(f->name, f->file_name) != 0;
     int dir_fd;
-    int rc = root_open_file(f->root, f->file_name, &f->uncompressed, is_index ? NULL : &dir_fd,
-                            is_cached_only);
+    int rc = root_open_file(f->root, f->file_name, &f->coded[WEFT__CODING_IDENTITY],
+                            is_index ? NULL : &dir_fd, is_cached_only);
     if (rc == -ENOENT && is_index)
         return look_up_listing(f, is_cached_only);
     if (rc <= 0)
@@ -251,5 +277,8 @@ static bool file_is_unchanged(const weft__file *file)
 
 bool weft__file_lookup_is_current(const weft__file_lookup *found)
 {
-    return file_is_unchanged(&found->uncompressed) && file_is_unchanged(&found->gzip);
+    bool is_current = true;
+    for (size_t i = 0; is_current && i < WEFT__CODINGS; i++)
+        is_current = file_is_unchanged(&found->coded[i]);
+    return is_current;
 }

@@ -124,18 +124,28 @@ static void page_put_listing(page *p, const weft__file_lookup *f)
 {
     const weft__listing *l = &f->listing;
     page_put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                "<meta name=\"viewport\" content=\"width=device-width\">\n<title>/");
+                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                "<title>/");
     page_put_escaped(p, f->name);
-    page_put(p, "</title>\n<style>\nbody { font: 1rem sans-serif; margin: 2rem; }\n"
-                "td { padding: 0.1rem 2rem 0.1rem 0; }\n"
-                "td + td { text-align: right; color: #555; }\n</style>\n</head>\n<body>\n<h1>/");
+    page_put(p, "</title>\n<style>\n"
+                ":root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }\n"
+                "body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }\n"
+                "h1 { font-size: 1.25rem; overflow-wrap: anywhere; }\n"
+                "table { width: 100%; border-collapse: collapse; }\n"
+                "th, td { text-align: right; white-space: nowrap; padding: 0.2rem 0 0.2rem 1rem;\n"
+                "  font-variant-numeric: tabular-nums; }\n"
+                "th:first-child, td:first-child { text-align: left; white-space: normal;\n"
+                "  overflow-wrap: anywhere; padding-left: 0; }\n"
+                "th { font-weight: 400; opacity: 0.7; }\n"
+                "</style>\n</head>\n<body>\n<h1>/");
     page_put_escaped(p, f->name);
-    page_put(p, "</h1>\n<table>\n");
+    page_put(p, "</h1>\n<table>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\">Size</th>"
+                "<th scope=\"col\">Modified (UTC)</th></tr></thead>\n<tbody>\n");
     if (f->name[0] != '\0')
         page_put(p, "<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     for (size_t i = 0; i < l->count && p->error == 0; i++)
         page_put_entry(p, &l->entries[i]);
-    page_put(p, "</table>\n");
+    page_put(p, "</tbody>\n</table>\n");
     if (l->total > l->count)
         page_printf(p, "<p>This page lists the first %zu of %zu names.</p>\n", l->count, l->total);
     page_put(p, "</body>\n</html>\n");
@@ -144,7 +154,7 @@ static void page_put_listing(page *p, const weft__file_lookup *f)
 
 int weft__file_lookup_reply_listing(weft_http_request *request, const weft__file_lookup *found)
 {
-    const char *caching = found->files->options.cache_control;
+    const char *caching = found->cache_control;
     page p = {.request = request, .bytes = weft_http_alloc(request, PART_BYTES)};
     int rc = p.bytes == NULL ? -ENOMEM : 0;
     if (rc == 0 && caching != NULL)

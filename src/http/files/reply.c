@@ -77,7 +77,7 @@ static weft__gzip_choice file_gzip_choice(const weft_http_request *r, const weft
         .cache_control = cache_control,
         .accept = weft_http_header(r, "Accept-Encoding"),
     };
-    bool is_enabled = r->conn->server->options.gzip_level > 0;
+    bool is_enabled = r->server->options.gzip_level > 0;
     return is_enabled ? weft__gzip_choose(&whole) : WEFT__GZIP_NEVER;
 }
 
@@ -106,14 +106,19 @@ static int set_validators(weft_http_request *r, const weft__file *file, const ch
     return rc;
 }
 
-/* Set the headers of replies with the file or a part of the file. */
-static int set_content_fields(weft_http_request *r, const weft__file *file, const char *type)
+static int set_representation(weft_http_request *r, const weft__file *file, const char *type)
 {
     int rc = weft_http_set(r, "Content-Type", type);
     if (rc == 0)
         rc = weft_http_set(r, "X-Content-Type-Options", "nosniff");
-    if (rc == 0 && file->encoding != NULL)
-        rc = weft_http_set(r, "Content-Encoding", file->encoding);
+    return rc == 0 && file->encoding != NULL ? weft_http_set(r, "Content-Encoding", file->encoding)
+                                             : rc;
+}
+
+/* Set the headers of replies with the file or a part of the file. */
+static int set_content_fields(weft_http_request *r, const weft__file *file, const char *type)
+{
+    int rc = set_representation(r, file, type);
     return rc == 0 ? weft_http_set(r, "Accept-Ranges", "bytes") : rc;
 }
 
@@ -133,6 +138,17 @@ static int reply_whole(weft_http_request *r, const weft__file *file)
     int rc = set_content_fields(r, file, file->type);
     if (rc == 0)
         rc = weft_http_begin(r, 200, (int64_t)bytes);
+    return rc == 0 ? send_file_bytes(r, file, 0, bytes) : rc;
+}
+
+int weft__file_reply_with_status(weft_http_request *r, const weft__file *file, int status)
+{
+    uint64_t bytes = (uint64_t)file->status.st_size;
+    int rc = set_representation(r, file, file->type);
+    if (rc == 0 && file->varies)
+        rc = weft__reply_add_vary(r);
+    if (rc == 0)
+        rc = weft_http_begin(r, status, (int64_t)bytes);
     return rc == 0 ? send_file_bytes(r, file, 0, bytes) : rc;
 }
 

@@ -306,27 +306,3 @@ int weft__message_body(weft__message *m, const char *data, size_t bytes, size_t 
     *piece_bytes = *used = bytes;
     return 1;
 }
-
-const char *weft__message_next_trailer(const weft__message *m, const char *name, const char **value)
-{
-    if (!m->is_complete || m->trailers == NULL)
-        return NULL;
-    const char *at = m->trailers, *end = at + m->trailers_bytes;
-    if (name != NULL) {
-        at = name + strlen(name) + 1;
-        at += strlen(at) + 1;
-    }
-    if (at >= end)
-        return NULL;
-    *value = at + strlen(at) + 1;
-    return at;
-}
-
-const char *weft__message_trailer(const weft__message *m, const char *name)
-{
-    const char *at = NULL, *value;
-    while ((at = weft__message_next_trailer(m, at, &value)) != NULL)
-        if (strcasecmp(at, name) == 0)
-            return value;
-    return NULL;
-}

@@ -273,18 +273,3 @@ int weft__message_read_fields(weft__message *m, const char *data, size_t end)
                        (m->version == 11 || (f.flags & HAS_KEEP_ALIVE) != 0);
     return 0;
 }
-
-const weft__field *weft__message_field(const weft__message *m, const char *head, const char *name,
-                                       uint32_t *index)
-{
-    size_t bytes = strlen(name);
-    for (uint32_t i = *index; i < m->fields_count; i++) {
-        const weft__field *f = &m->fields[i];
-        if (f->name.bytes == bytes && weft__ctype_match(head + f->name.at, name, bytes)) {
-            *index = i + 1;
-            return f;
-        }
-    }
-    *index = m->fields_count;
-    return NULL;
-}

@@ -35,6 +35,9 @@ size_t weft__message_line_method(const char *line, size_t bytes);
 /* Return true if text is host:port. Unless needs_port is set, the port may be missing. */
 bool weft__authority_is_valid(const char *text, size_t bytes, bool needs_port);
 
+/* Return whether text is a path with an optional query. */
+bool weft__path_is_valid(const char *text, size_t bytes);
+
 /*
  * Check and evaluate the fields of a head. The head ends before data[end]. Returns 0 or -EBADMSG.
  */

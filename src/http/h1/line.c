@@ -63,7 +63,7 @@ bool weft__authority_is_valid(const char *text, size_t bytes, bool needs_port)
            weft__port_parse(text + host + 1, port_bytes, &port);
 }
 
-static bool is_path_and_query(const char *text, size_t bytes)
+bool weft__path_is_valid(const char *text, size_t bytes)
 {
     size_t i = 0;
     for (;;) {
@@ -95,7 +95,7 @@ static bool is_absolute(const char *text, size_t bytes)
     while (host < bytes && text[host] != '/' && text[host] != '?')
         host++;
     return weft__authority_is_valid(text, host, false) &&
-           is_path_and_query(text + host, bytes - host);
+           weft__path_is_valid(text + host, bytes - host);
 }
 
 static bool is_target(llhttp_method_t method, const char *text, size_t bytes)
@@ -103,7 +103,7 @@ static bool is_target(llhttp_method_t method, const char *text, size_t bytes)
     if (UNLIKELY(method == HTTP_CONNECT))
         return weft__authority_is_valid(text, bytes, true);
     if (LIKELY(text[0] == '/'))
-        return is_path_and_query(text, bytes);
+        return weft__path_is_valid(text, bytes);
     if (text[0] == '*')
         return bytes == 1 && method == HTTP_OPTIONS;
     return is_absolute(text, bytes);

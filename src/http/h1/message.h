@@ -10,28 +10,13 @@
 #ifndef WEFT_HTTP_H1_MESSAGE_H
 #define WEFT_HTTP_H1_MESSAGE_H
 
+#include "http/message/head.h"
+
 #include <llhttp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-/* A span of the head: an offset and a length. */
-typedef struct weft__head_span {
-    uint32_t at;
-    uint32_t bytes;
-} weft__head_span;
-
-typedef struct weft__field {
-    weft__head_span name;
-    weft__head_span value; /* without surrounding blanks */
-} weft__field;
-
-typedef struct weft__message_limits {
-    size_t line_bytes_max; /* the first line, without CRLF */
-    size_t head_bytes_max; /* the whole head; values above UINT32_MAX mean UINT32_MAX */
-    size_t fields_max;     /* number of fields, and of trailers */
-} weft__message_limits;
 
 typedef enum weft__message_kind { WEFT__REQUEST, WEFT__RESPONSE } weft__message_kind;
 
@@ -82,6 +67,7 @@ typedef struct weft__message {
      */
     bool is_to_head;    /* HEAD: the response has no body */
     bool is_to_connect; /* CONNECT: a 2xx response has no body and opens a tunnel */
+    bool is_to_upgrade; /* Upgrade: a 101 response switches to the other protocol */
 
     /* The body. */
     bool is_complete; /* the whole message is parsed, with trailers */
@@ -169,25 +155,26 @@ int weft__message_body(weft__message *m, const char *data, size_t bytes, size_t 
  */
 int weft__message_end(weft__message *m);
 
-/*
- * Find the next field with this name. The case of name does not matter. Set *index to 0 before the
- * first call. Returns NULL if no further field exists.
- */
-const weft__field *weft__message_field(const weft__message *m, const char *head, const char *name,
-                                       uint32_t *index);
+/* Return the fields of a complete head. text must be the caller's copy of the head. */
+static inline weft__head weft__message_fields(const weft__message *m, const char *text)
+{
+    return (weft__head){text, m->fields, m->fields_count};
+}
+
+/* Like weft__head_field, for the fields of a message. */
+static inline const weft__field *weft__message_field(const weft__message *m, const char *text,
+                                                     const char *name, uint32_t *index)
+{
+    const weft__head head = weft__message_fields(m, text);
+    return weft__head_field(&head, name, index);
+}
 
 /*
- * Return the value of a trailer. The case of name does not matter. Returns NULL if the trailer does
- * not exist or the message is incomplete.
+ * Return the trailers. text is NULL if the message has no trailers or is incomplete.
  */
-const char *weft__message_trailer(const weft__message *m, const char *name);
-
-/*
- * Return the name of the next trailer, and set *value to its value. name is the result of the
- * previous call. If name is NULL, the call returns the first trailer. Returns NULL if no further
- * trailer exists.
- */
-const char *weft__message_next_trailer(const weft__message *m, const char *name,
-                                       const char **value);
+static inline weft__trailers weft__message_trailers(const weft__message *m)
+{
+    return (weft__trailers){m->is_complete ? m->trailers : NULL, m->trailers_bytes};
+}
 
 #endif

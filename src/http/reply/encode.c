@@ -26,7 +26,7 @@ static int weaken_etag(weft_http_request *r)
     if (prefix[0] == '\0')
         return 0;
     size_t bytes = strlen(etag) + strlen(prefix) + 1;
-    char *weak = weft__arena_alloc(&r->conn->arena, bytes);
+    char *weak = weft__arena_alloc(r->arena, bytes);
     if (weak == NULL)
         return -ENOMEM;
     snprintf(weak, bytes, "%s%s", prefix, etag);
@@ -41,7 +41,7 @@ static int apply_gzip(weft_http_request *r)
     if (rc < 0)
         return rc;
     if (!r->is_bodiless)
-        r->gzip = weft__gzip_new(r->conn->server->options.gzip_level);
+        r->gzip = weft__gzip_new(r->server->options.gzip_level);
     if (!r->is_bodiless && r->gzip == NULL)
         return -ENOMEM;
     r->encoding = "gzip";
@@ -52,7 +52,7 @@ static int apply_gzip(weft_http_request *r)
 int weft__reply_encode(weft_http_request *r)
 {
     /* A rejected request may have no head. */
-    if (r->conn->server->options.gzip_level == 0 || r->head == NULL || r->is_proxied)
+    if (r->server->options.gzip_level == 0 || r->head.text == NULL || r->is_proxied)
         return 0;
     const char *type = weft__reply_field_of(r, "Content-Type");
     const weft__gzip_candidate reply = {

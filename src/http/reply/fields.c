@@ -35,7 +35,7 @@ static int field_check(const char *name, const char *value)
 
 static weft__reply_field *field_new(weft_http_request *r, const char *name, const char *value)
 {
-    weft__arena *a = &r->conn->arena;
+    weft__arena *a = r->arena;
     size_t name_bytes = strlen(name), value_bytes = strlen(value);
     if (name_bytes > UINT32_MAX || value_bytes > UINT32_MAX)
         return NULL;
@@ -68,23 +68,13 @@ static void field_drop(weft__reply_field **list, const char *name)
     }
 }
 
-static int field_add_unchecked(weft_http_request *r, weft__reply_field **list, const char *name,
-                               const char *value)
+int weft__reply_add_unchecked(weft_http_request *r, weft__reply_field **list, const char *name,
+                              const char *value)
 {
     weft__reply_field *f = field_new(r, name, value);
     if (f != NULL)
         field_append(list, f);
     return f != NULL ? 0 : -ENOMEM;
-}
-
-int weft__reply_add_proxied_field(weft_http_request *r, const char *name, const char *value)
-{
-    return field_add_unchecked(r, &r->fields, name, value);
-}
-
-int weft__reply_add_proxied_trailer(weft_http_request *r, const char *name, const char *value)
-{
-    return field_add_unchecked(r, &r->trailers, name, value);
 }
 
 static int field_store(weft_http_request *r, weft__reply_field **list, const char *name,
@@ -107,7 +97,7 @@ static int reply_set_field(weft_http_request *r, const char *name, const char *v
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
     if (strcasecmp(name, "Connection") == 0 && strcasecmp(value, "close") == 0) {
-        r->conn->must_close = true;
+        r->must_close = true;
         return 0;
     }
     return field_store(r, &r->fields, name, value, replaces);
@@ -164,7 +154,7 @@ int weft_http_set_cookie(weft_http_request *r, const char *name, const char *val
     ssize_t bytes = weft__cookie_write(NULL, 0, name, value, options);
     if (bytes < 0)
         return (int)bytes;
-    char *text = weft__arena_alloc(&r->conn->arena, (size_t)bytes + 1);
+    char *text = weft__arena_alloc(r->arena, (size_t)bytes + 1);
     if (text == NULL)
         return -ENOMEM;
     (void)weft__cookie_write(text, (size_t)bytes + 1, name, value, options);

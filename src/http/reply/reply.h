@@ -3,9 +3,10 @@
  *
  *     reply.c   the head, the end, replies to errors of handlers
  *     fields.c  headers and trailers
- *     body.c    writes, chunks, files
+ *     body.c    writes, buffered bytes, files
  *     encode.c  compression of a reply (gzip.h)
  *     send.c    replies in one call
+ *     events.c  server-sent events
  *
  * The state of a reply is a part of weft_http_request (http/server/server.h).
  */
@@ -14,24 +15,20 @@
 
 #include "http/server/server.h"
 
-#include <sys/uio.h>
-
-/* The maximum number of body spans that weft__reply_send_head sends with the head. */
-#define WEFT__REPLY_IOV_MAX 4
-
 /* reply.c */
 
 /*
  * Complete the reply after the handler has returned result. If the handler failed before any part
- * was sent, send a status. Skip the rest of the request's body.
+ * was sent, send a status.
  */
 void weft__reply_finish(weft_http_request *r, int result);
 
 /*
- * Send a reply with "Connection: close" before any handler runs. text is the body. If text is NULL,
- * the body is the status and its name. Returns the length of the body in bytes.
+ * Reject a request before any handler runs. The codec must have set the fields of the request up to
+ * arena, and method. text is the body. If text is NULL, the body is the status and its name.
+ * Returns the length of the body in bytes.
  */
-uint64_t weft__reply_reject(weft__conn *c, int status, const char *text);
+uint64_t weft__reply_reject(const weft_http_request *rejected, int status, const char *text);
 
 /*
  * Discard a reply. No part of the reply may have been sent. The caller may then begin another
@@ -39,11 +36,16 @@ uint64_t weft__reply_reject(weft__conn *c, int status, const char *text);
  */
 void weft__reply_reset(weft_http_request *r);
 
-/* Mark the reply as incomplete and the connection as unusable. Returns rc. */
+/* Mark the reply as incomplete. The codec then resets the connection or stream. Returns rc. */
 int weft__reply_abort(weft_http_request *r, int rc);
 
-/* Send the head and up to WEFT__REPLY_IOV_MAX spans of the body. Returns 0 or an error. */
-int weft__reply_send_head(weft_http_request *r, const struct iovec *body, int count);
+/* Send the head and a part of the body. See send_head in codec.h. */
+static inline int weft__reply_send_head(weft_http_request *r, const struct iovec *body, int count,
+                                        bool is_last)
+{
+    r->state = WEFT__REPLY_BODY;
+    return r->codec->send_head(r, body, count, is_last || r->is_bodiless);
+}
 
 /* fields.c */
 
@@ -51,12 +53,13 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *body, int co
 const char *weft__reply_field_of(const weft_http_request *r, const char *name);
 
 /*
- * Add a header or trailer of an upstream server without checks. name may be a header that the
- * server itself sets. Returns 0, or:
+ * Add a header or trailer of an upstream server to a list, without checks. list is fields or
+ * trailers of a request, or a list of the caller. name may be a header that the server itself sets.
+ * Returns 0, or:
  * -ENOMEM if memory is exhausted
  */
-int weft__reply_add_proxied_field(weft_http_request *r, const char *name, const char *value);
-int weft__reply_add_proxied_trailer(weft_http_request *r, const char *name, const char *value);
+int weft__reply_add_unchecked(weft_http_request *r, weft__reply_field **list, const char *name,
+                              const char *value);
 
 /* Remove all headers with this name. */
 void weft__reply_drop_field(weft_http_request *r, const char *name);
@@ -68,15 +71,6 @@ void weft__reply_drop_field(weft_http_request *r, const char *name);
 int weft__reply_add_vary(weft_http_request *r);
 
 /* body.c */
-
-/* Remove the first bytes of the spans. */
-void weft__iov_advance(struct iovec *iov, int count, size_t bytes);
-
-/*
- * Write spans to the stream, at the minimum rate or faster. After an error, the call aborts the
- * reply. Returns 0 or an error.
- */
-int weft__reply_writev(weft_http_request *r, const struct iovec *iov, int count);
 
 /* Send the head if it is not sent yet, and the held bytes. Returns 0 or an error. */
 int weft__reply_flush_held(weft_http_request *r);

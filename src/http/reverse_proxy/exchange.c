@@ -4,11 +4,9 @@
  * upload fiber cancels this scope if the exchange cannot succeed.
  */
 #include "http/reverse_proxy/reverse_proxy.h"
-#include "http/text/status.h"
 
 #include <weft/time.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -45,21 +43,15 @@ static int connect_in_time(weft__exchange *p, bool is_fresh)
     return rc < 0 ? weft__exchange_fail(p, rc, "cannot connect to the upstream server") : 0;
 }
 
-/* Write a head to the client or to the upstream server. Free the buffer. */
-static int write_strbuf(const weft__exchange *p, weft_stream *to, weft__strbuf *w)
-{
-    struct iovec head = {w->data, w->bytes};
-    int rc =
-        w->has_failed ? -ENOMEM : weft__reverse_proxy_write(to, &head, 1, p->proxy->options.idle_s);
-    free(w->data);
-    return rc;
-}
-
 static int write_request_head(weft__exchange *p)
 {
     weft__strbuf w = {0};
     weft__reverse_proxy_request_head(&w, p);
-    int rc = write_strbuf(p, &p->f->conn->stream, &w);
+    struct iovec head = {w.data, w.bytes};
+    int rc = w.has_failed ? -ENOMEM
+                          : weft__reverse_proxy_write(&p->f->conn->stream, &head, 1,
+                                                      p->proxy->options.idle_s);
+    free(w.data);
     return rc < 0 ? weft__exchange_fail(p, rc, "cannot send the request to the upstream server")
                   : 0;
 }
@@ -160,19 +152,15 @@ static bool interim_is_for_client(const weft__exchange *p, int status)
 {
     if (weft_http_version(p->r) == 10)
         return false;
-    return status != 100 || (p->r->conn->message.expects_continue && !p->has_sent_continue);
+    return status != 100 || (p->r->expects_continue && !p->has_sent_continue);
 }
 
 static int forward_interim(weft__exchange *p, int status)
 {
-    weft__strbuf w = {0};
     if (!interim_is_for_client(p, status))
         return 0;
     p->has_sent_continue |= status == 100;
-    weft__strbuf_printf(&w, "HTTP/1.1 %d %s\r\n", status, weft__status_text(status));
-    weft__reverse_proxy_interim(&w, p->f);
-    weft__strbuf_printf(&w, "\r\n");
-    int rc = write_strbuf(p, &p->r->conn->stream, &w);
+    int rc = weft__reverse_proxy_interim(p, status);
     return rc < 0 ? weft__exchange_fail(p, rc, "cannot send an interim response to the client") : 0;
 }
 
@@ -214,8 +202,8 @@ static int begin_reply(weft__exchange *p, int status)
      * The client has not received 100 and has not sent a byte of its body. The client may or may
      * not send the body later. The connection therefore cannot be reused.
      */
-    if (r->conn->message.expects_continue && !p->has_sent_continue && r->body_bytes == 0)
-        r->conn->must_close = true;
+    if (r->expects_continue && !p->has_sent_continue && r->body_bytes == 0)
+        r->is_body_abandoned = true;
     int rc = weft__reverse_proxy_reply_fields(p);
     r->is_proxied = true;
     if (rc == 0)
@@ -306,7 +294,7 @@ static int forward_response(weft__exchange *p, int status)
 static void exchange_release_conn(weft__exchange *p)
 {
     weft_fetch *f = p->f;
-    if (p->r->conn->message.is_complete && !weft__exchange_is_sent(p)) {
+    if (p->r->is_body_complete && !weft__exchange_is_sent(p)) {
         (void)weft_http_flush(p->r);
         WEFT_MOVE_ON_AFTER(UPLOAD_END_S)
             (void)weft_latch_wait(&p->sent_latch);

@@ -2,6 +2,7 @@
  * Format the head of the request to the upstream server. Add the fields of the response to the
  * reply.
  */
+#include "http/message/ws_key.h"
 #include "http/reply/reply.h"
 #include "http/reverse_proxy/hop_by_hop.h"
 #include "http/reverse_proxy/reverse_proxy.h"
@@ -12,23 +13,22 @@
 #include <stdlib.h>
 #include <strings.h>
 
-static const weft__message *request_message(const weft_http_request *r)
-{
-    return &r->conn->message;
-}
-
 /*
  * Append the received target, without the authority of an absolute-form (RFC 9112, 3.2.1). An
  * OPTIONS request without a path applies to the whole server. Its target is "*" (RFC 9112, 3.2.4).
  */
-static void head_add_target(weft__strbuf *w, const weft_http_request *r)
+static void head_add_target(weft__strbuf *w, const weft__exchange *p)
 {
+    const weft_http_request *r = p->r;
     const char *target = weft_http_target(r);
     const char *authority = target[0] != '/' ? strstr(target, "://") : NULL;
     const char *path = authority != NULL ? authority + 3 + strcspn(authority + 3, "/?") : target;
-    if (*path == '\0' && weft__request_is(r, HTTP_OPTIONS))
+    if (*path == '\0' && weft__request_is(r, "OPTIONS"))
         path = "*";
-    weft__strbuf_printf(w, "%s%s", *path == '/' || *path == '*' ? "" : "/", path);
+    if (*path != '*' && p->proxy->prefix != NULL)
+        weft__reverse_proxy_map_target(w, p, path);
+    else
+        weft__strbuf_printf(w, "%s%s", *path == '/' || *path == '*' ? "" : "/", path);
 }
 
 static void head_add_host(weft__strbuf *w, const weft__exchange *p)
@@ -60,6 +60,8 @@ static bool field_is_own(const weft__exchange *p, const char *name)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (name_is_alike(name, names[i]))
             return true;
+    if (p->ws_key != NULL && strcasecmp(name, "Sec-WebSocket-Key") == 0)
+        return true;
     return strcasecmp(name, "Max-Forwards") == 0 && weft__reverse_proxy_hops(p->r) >= 0;
 }
 
@@ -68,7 +70,7 @@ static void head_add_fields(weft__strbuf *w, const weft__exchange *p)
     const char *name, *value;
     const weft_http_request *r = p->r;
     for (size_t i = 0; weft_http_header_at(r, i, &name, &value) == 0; i++)
-        if (!field_is_own(p, name) && weft__field_is_end_to_end(request_message(r), r->head, name))
+        if (!field_is_own(p, name) && weft__field_is_end_to_end(&r->head, name))
             weft__strbuf_printf(w, "%s: %s\r\n", name, value);
 }
 
@@ -79,8 +81,7 @@ static void head_add_fields(weft__strbuf *w, const weft__exchange *p)
 static const char *trusted_list(const weft__exchange *p, const char *name)
 {
     weft_http_request *r = p->r;
-    if (!weft__request_trusts(r, name) ||
-        !weft__field_is_end_to_end(request_message(r), r->head, name))
+    if (!weft__request_trusts(r, name) || !weft__field_is_end_to_end(&r->head, name))
         return "";
     const char *list = weft_http_header(r, name) != NULL ? weft__request_join(r, name) : NULL;
     return list != NULL ? list : "";
@@ -128,8 +129,8 @@ static void head_add_client(weft__strbuf *w, const weft__exchange *p)
 {
     const weft_http_proxy_options *o = &p->proxy->options;
     const char *before = trusted_list(p, "Forwarded");
-    weft__strbuf_printf(w, "Via: %s %s\r\n", weft_http_version(p->r) == 10 ? "1.0" : "1.1",
-                        p->proxy->via);
+    int version = weft_http_version(p->r);
+    weft__strbuf_printf(w, "Via: %d.%d %s\r\n", version / 10, version % 10, p->proxy->via);
     if (!o->has_no_x_forwarded)
         head_add_x_forwarded(w, p);
     if (o->sends_forwarded)
@@ -143,9 +144,9 @@ static bool accepts_trailers(const weft_http_request *r)
 {
     const weft__field *f;
     uint32_t index = 0;
-    while ((f = weft__message_field(request_message(r), r->head, "TE", &index)) != NULL)
-        if (weft__field_has_token(r->head + f->value.at, f->value.bytes, "trailers"))
-            return weft_http_version(r) == 11;
+    while ((f = weft__head_field(&r->head, "TE", &index)) != NULL)
+        if (weft__field_has_token(r->head.text + f->value.at, f->value.bytes, "trailers"))
+            return weft_http_version(r) >= 11;
     return false;
 }
 
@@ -157,6 +158,8 @@ static void head_add_connection(weft__strbuf *w, const weft__exchange *p)
         weft__strbuf_printf(w, "TE: trailers\r\n");
     if (p->is_upgrade)
         weft__strbuf_printf(w, "Upgrade: %s\r\n", weft__request_join(p->r, "Upgrade"));
+    if (p->ws_key != NULL)
+        weft__strbuf_printf(w, "Sec-WebSocket-Key: %s\r\n", p->ws_key);
     if (has_te || p->is_upgrade)
         weft__strbuf_printf(w, "Connection: %s%s%s\r\n", has_te ? "TE" : "",
                             has_te && p->is_upgrade ? ", " : "", p->is_upgrade ? "Upgrade" : "");
@@ -164,11 +167,11 @@ static void head_add_connection(weft__strbuf *w, const weft__exchange *p)
 
 static void head_add_framing(weft__strbuf *w, const weft_http_request *r)
 {
-    if (request_message(r)->is_chunked)
+    if (r->body_length < 0)
         weft__strbuf_printf(w, "Transfer-Encoding: chunked\r\n");
     else if (weft_http_header(r, "Content-Length") != NULL)
         weft__strbuf_printf(w, "Content-Length: %lld\r\n", (long long)weft_http_length(r));
-    if (request_message(r)->expects_continue)
+    if (r->expects_continue)
         weft__strbuf_printf(w, "Expect: 100-continue\r\n");
 }
 
@@ -176,7 +179,7 @@ void weft__reverse_proxy_request_head(weft__strbuf *w, const weft__exchange *p)
 {
     long hops = weft__reverse_proxy_hops(p->r);
     weft__strbuf_printf(w, "%s ", weft_http_method(p->r));
-    head_add_target(w, p->r);
+    head_add_target(w, p);
     weft__strbuf_printf(w, " HTTP/1.1\r\n");
     head_add_host(w, p);
     head_add_fields(w, p);
@@ -190,10 +193,9 @@ void weft__reverse_proxy_request_head(weft__strbuf *w, const weft__exchange *p)
 
 void weft__reverse_proxy_trailers(weft__strbuf *w, const weft_http_request *r)
 {
-    const weft__message *m = request_message(r);
     const char *name = NULL, *value;
-    while ((name = weft__message_next_trailer(m, name, &value)) != NULL)
-        if (weft__trailer_is_end_to_end(m, r->head, name))
+    while ((name = weft__trailers_next(&r->request_trailers, name, &value)) != NULL)
+        if (weft__trailer_is_end_to_end(&r->head, name))
             weft__strbuf_printf(w, "%s: %s\r\n", name, value);
 }
 
@@ -201,34 +203,65 @@ void weft__reverse_proxy_trailers(weft__strbuf *w, const weft_http_request *r)
  * The reply.
  */
 
-void weft__reverse_proxy_interim(weft__strbuf *w, const weft_fetch *f)
+int weft__reverse_proxy_interim(const weft__exchange *p, int status)
 {
+    const weft__head head = weft__message_fields(&p->f->response, p->f->head);
+    weft__reply_field *fields = NULL;
     const char *name, *value;
-    for (size_t i = 0; weft_fetch_header_at(f, i, &name, &value) == 0; i++)
-        if (weft__field_is_end_to_end(&f->response, f->head, name))
-            weft__strbuf_printf(w, "%s: %s\r\n", name, value);
+    for (size_t i = 0; weft_fetch_header_at(p->f, i, &name, &value) == 0; i++)
+        if (weft__field_is_end_to_end(&head, name) &&
+            weft__reply_add_unchecked(p->r, &fields, name, value) < 0)
+            return -ENOMEM;
+    int rc = p->r->codec->send_interim(p->r, status, fields);
+    return rc < 0 ? rc : p->r->codec->flush(p->r);
+}
+
+bool weft__reverse_proxy_accepts_key(const weft__exchange *p)
+{
+    const char *accept = weft_fetch_header(p->f, "Sec-WebSocket-Accept");
+    weft__strbuf expected = {0};
+    if (p->ws_key == NULL)
+        return true;
+    weft__ws_add_accept(&expected, p->ws_key);
+    bool is_right = accept != NULL && !expected.has_failed && strcmp(accept, expected.data) == 0;
+    free(expected.data);
+    return is_right;
+}
+
+/* Return whether the client needs a field of the response. */
+static bool response_field_is_for_client(const weft__exchange *p, const weft__head *head,
+                                         const char *name)
+{
+    if (p->ws_key != NULL && strcasecmp(name, "Sec-WebSocket-Accept") == 0)
+        return false;
+    return weft__field_is_end_to_end(head, name);
 }
 
 int weft__reverse_proxy_reply_fields(const weft__exchange *p)
 {
     const weft_fetch *f = p->f;
+    const weft__head head = weft__message_fields(&f->response, f->head);
     const char *name, *value;
     char via[128];
-    for (size_t i = 0; weft_fetch_header_at(f, i, &name, &value) == 0; i++)
-        if (weft__field_is_end_to_end(&f->response, f->head, name) &&
-            weft__reply_add_proxied_field(p->r, name, value) < 0)
+    for (size_t i = 0; weft_fetch_header_at(f, i, &name, &value) == 0; i++) {
+        if (p->proxy->prefix != NULL && strcasecmp(name, "Location") == 0)
+            value = weft__reverse_proxy_map_location(p, value);
+        if (response_field_is_for_client(p, &head, name) &&
+            weft__reply_add_unchecked(p->r, &p->r->fields, name, value) < 0)
             return -ENOMEM;
+    }
     snprintf(via, sizeof via, "%s %s", f->response.version == 10 ? "1.0" : "1.1", p->proxy->via);
-    return weft__reply_add_proxied_field(p->r, "Via", via);
+    return weft__reply_add_unchecked(p->r, &p->r->fields, "Via", via);
 }
 
 int weft__reverse_proxy_reply_trailers(const weft__exchange *p)
 {
-    const weft__message *m = &p->f->response;
+    const weft__head head = weft__message_fields(&p->f->response, p->f->head);
+    const weft__trailers trailers = weft__message_trailers(&p->f->response);
     const char *name = NULL, *value;
-    while ((name = weft__message_next_trailer(m, name, &value)) != NULL)
-        if (weft__trailer_is_end_to_end(m, p->f->head, name) &&
-            weft__reply_add_proxied_trailer(p->r, name, value) < 0)
+    while ((name = weft__trailers_next(&trailers, name, &value)) != NULL)
+        if (weft__trailer_is_end_to_end(&head, name) &&
+            weft__reply_add_unchecked(p->r, &p->r->trailers, name, value) < 0)
             return -ENOMEM;
     return 0;
 }
@@ -253,10 +286,10 @@ static bool via_is_by(weft__span element, const char *name)
 bool weft__reverse_proxy_is_loop(const weft__exchange *p)
 {
     const weft__field *f;
-    const char *head = p->r->head;
+    const weft__head *head = &p->r->head;
     uint32_t index = 0;
-    while ((f = weft__message_field(request_message(p->r), head, "Via", &index)) != NULL) {
-        weft__span list = {head + f->value.at, f->value.bytes}, element;
+    while ((f = weft__head_field(head, "Via", &index)) != NULL) {
+        weft__span list = {head->text + f->value.at, f->value.bytes}, element;
         while (weft__field_element(&list, &element))
             if (via_is_by(element, p->proxy->via))
                 return true;

@@ -22,22 +22,22 @@ static bool field_is_hop_by_hop(const char *name)
     return name_is_in(name, names, sizeof names / sizeof *names);
 }
 
-static bool connection_names_field(const weft__message *m, const char *head, const char *name)
+static bool connection_names_field(const weft__head *head, const char *name)
 {
     const weft__field *f;
     uint32_t index = 0;
-    while ((f = weft__message_field(m, head, "Connection", &index)) != NULL)
-        if (weft__field_has_token(head + f->value.at, f->value.bytes, name))
+    while ((f = weft__head_field(head, "Connection", &index)) != NULL)
+        if (weft__field_has_token(head->text + f->value.at, f->value.bytes, name))
             return true;
     return false;
 }
 
-bool weft__field_is_end_to_end(const weft__message *m, const char *head, const char *name)
+bool weft__field_is_end_to_end(const weft__head *head, const char *name)
 {
-    return !field_is_hop_by_hop(name) && !connection_names_field(m, head, name);
+    return !field_is_hop_by_hop(name) && !connection_names_field(head, name);
 }
 
-bool weft__trailer_is_end_to_end(const weft__message *m, const char *head, const char *name)
+bool weft__trailer_is_end_to_end(const weft__head *head, const char *name)
 {
     /*
      * A recipient may merge trailers into the headers (RFC 9110, 6.5.1). A trailer could then
@@ -46,6 +46,6 @@ bool weft__trailer_is_end_to_end(const weft__message *m, const char *head, const
     static const char *const names[] = {
         "Host",    "Forwarded",   "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host",
         "Trailer", "Max-Forwards"};
-    return weft__field_is_end_to_end(m, head, name) &&
+    return weft__field_is_end_to_end(head, name) &&
            !name_is_in(name, names, sizeof names / sizeof *names);
 }

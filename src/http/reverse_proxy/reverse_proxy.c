@@ -1,8 +1,10 @@
 /* Create reverse proxies, create the connections of each thread, and handle requests. */
 #include "http/reverse_proxy/reverse_proxy.h"
+#include "http/message/ws_key.h"
 #include "http/reply/reply.h"
 #include "http/text/ctype.h"
 #include "http/text/field.h"
+#include "http/url/path.h"
 
 #include <weft/error.h>
 
@@ -51,6 +53,16 @@ static int check_time(const char *option, double seconds)
     return weft_fail(-EINVAL, "weft_http_proxy_new: %s is %g", option, seconds);
 }
 
+/* Return whether a prefix has the form of weft_http_path. */
+static bool prefix_is_valid(const char *prefix)
+{
+    char *copy = strdup(prefix);
+    bool is_valid = copy != NULL && strchr(prefix, '%') == NULL && weft__path_clean(copy) > 0 &&
+                    strcmp(copy, prefix) == 0;
+    free(copy);
+    return is_valid;
+}
+
 static int options_check(const weft_http_proxy_options *o)
 {
     if (check_time("keep_alive_s", o->keep_alive_s) < 0 ||
@@ -61,13 +73,16 @@ static int options_check(const weft_http_proxy_options *o)
     if (o->via != NULL && (!weft__field_is_token(o->via, strlen(o->via)) || strlen(o->via) > 100))
         return weft_fail(
             -EINVAL, "weft_http_proxy_new: via is not a token of at most 100 bytes: %s", o->via);
+    if (o->prefix != NULL && !prefix_is_valid(o->prefix))
+        return weft_fail(-EINVAL, "weft_http_proxy_new: prefix is not a normalised path: %s",
+                         o->prefix);
     if (o->upgrades != NULL && !weft__field_is_value(o->upgrades, strlen(o->upgrades)))
         return weft_fail(-EINVAL, "weft_http_proxy_new: upgrades has a control character: %s",
                          o->upgrades);
     return 0;
 }
 
-static int check_upstream(const char *upstream)
+static int check_upstream(const char *upstream, bool has_prefix)
 {
     weft_url url;
     int rc = upstream != NULL ? weft_url_open(&url, upstream) : -EINVAL;
@@ -77,7 +92,8 @@ static int check_upstream(const char *upstream)
     if (rc < 0)
         return rc;
     bool is_web = strcmp(url.scheme, "http") == 0 || strcmp(url.scheme, "https") == 0;
-    bool is_origin_only = (url.path[0] == '\0' || strcmp(url.path, "/") == 0) && !url.has_query &&
+    bool has_path = url.path[0] != '\0' && strcmp(url.path, "/") != 0;
+    bool is_origin_only = (has_prefix || !has_path) && !url.has_query &&
                           strpbrk(upstream, "@#") == NULL; /* even an empty user or fragment */
     if (!is_web || !is_origin_only || url.host[0] == '\0' || url.port <= 0)
         rc = weft_fail(-EINVAL, "weft_http_proxy_new: upstream is not http://host:port: %s",
@@ -113,24 +129,55 @@ static char *via_new(const char *given)
 static void proxy_release(weft_http_proxy *p)
 {
     free(p->origin);
+    free(p->prefix);
+    free(p->base);
+    free(p->unix_socket);
     free(p->via);
     free(p->upgrades);
     free(p);
 }
 
+/* Copy a path without the slashes at its end. Return NULL if memory is exhausted. */
+static char *copy_path(const char *path)
+{
+    size_t bytes = strlen(path);
+    while (bytes > 0 && path[bytes - 1] == '/')
+        bytes--;
+    return strndup(path, bytes);
+}
+
+/* Copy a string of the options. Set *is_failed if memory is exhausted. */
+static char *copy_option(const char *text, bool *is_failed)
+{
+    char *copy = text != NULL ? strdup(text) : NULL;
+    *is_failed |= text != NULL && copy == NULL;
+    return copy;
+}
+
 /* Copy the strings of the options and of upstream. Return 0 or -ENOMEM. */
 static int proxy_set_strings(weft_http_proxy *p, const char *upstream)
 {
-    p->origin = strdup(upstream);
-    p->via = via_new(p->options.via);
-    p->upgrades = p->options.upgrades != NULL ? strdup(p->options.upgrades) : NULL;
-    if (p->origin == NULL || p->via == NULL || (p->options.upgrades != NULL && p->upgrades == NULL))
+    weft_http_proxy_options *o = &p->options;
+    const char *path = strchr(strstr(upstream, "://") + 3, '/');
+    bool is_failed = false;
+    p->origin = copy_option(upstream, &is_failed);
+    p->via = via_new(o->via);
+    p->upgrades = copy_option(o->upgrades, &is_failed);
+    p->unix_socket = copy_option(o->unix_socket, &is_failed);
+    if (o->prefix != NULL && path != NULL) {
+        p->prefix = copy_path(o->prefix);
+        p->base = copy_path(path);
+        is_failed |= p->prefix == NULL || p->base == NULL;
+    }
+    if (is_failed || p->via == NULL)
         return weft_fail(-ENOMEM, "weft_http_proxy_new: memory is exhausted");
     char *authority = strstr(p->origin, "://") + 3;
     authority[strcspn(authority, "/")] = '\0';
     p->authority = authority;
-    p->options.via = p->via;
-    p->options.upgrades = p->upgrades;
+    o->via = p->via;
+    o->upgrades = p->upgrades;
+    o->unix_socket = p->unix_socket;
+    o->prefix = p->prefix;
     return 0;
 }
 
@@ -148,7 +195,7 @@ static void thread_fetcher_exit(void *arg)
 weft_http_proxy *weft_http_proxy_new(const char *upstream, const weft_http_proxy_options *options)
 {
     weft_http_proxy_options o = options != NULL ? *options : (weft_http_proxy_options){0};
-    if (options_check(&o) < 0 || check_upstream(upstream) < 0)
+    if (options_check(&o) < 0 || check_upstream(upstream, o.prefix != NULL) < 0)
         return NULL;
     weft_http_proxy *p = calloc(1, sizeof *p);
     if (p == NULL) {
@@ -211,6 +258,8 @@ static weft_fetcher *proxy_make_fetcher(const weft_http_proxy *p)
                                 .redirects_max = -1,
                                 .has_no_proxy = true,
                                 .has_no_gzip = true,
+                                .unix_socket = o->unix_socket,
+                                .has_no_http2 = true,
                                 .head_bytes_max = o->head_bytes_max});
 }
 
@@ -263,7 +312,7 @@ static bool upgrade_is_allowed(const weft_http_proxy *proxy, weft__span protocol
 /* Return whether the client requests an upgrade, and may upgrade to all requested protocols. */
 static bool is_upgrade(weft_http_request *r, const weft_http_proxy *proxy)
 {
-    const char *requested = r->conn->message.is_upgrade ? weft__request_join(r, "Upgrade") : NULL;
+    const char *requested = r->is_upgrade ? weft__request_join(r, "Upgrade") : NULL;
     weft__span item;
     if (requested == NULL)
         return false;
@@ -271,6 +320,23 @@ static bool is_upgrade(weft_http_request *r, const weft_http_proxy *proxy)
         if (!upgrade_is_allowed(proxy, item))
             return false;
     return true;
+}
+
+/*
+ * Create the key of a WebSocket. A client of HTTP/2 sends none (RFC 8441, 5), but the upstream
+ * server needs one. Return 0 or an error.
+ */
+static int set_ws_key(weft__exchange *p)
+{
+    weft__strbuf key = {0};
+    if (!p->is_upgrade || weft_http_version(p->r) < 20 ||
+        weft__upgrade_is_requested(p->r, "websocket") <= 0)
+        return 0;
+    int rc = weft__ws_add_key(&key);
+    if (rc == 0 && !key.has_failed)
+        p->ws_key = weft__arena_copy(p->r->arena, key.data, key.bytes);
+    free(key.data);
+    return rc < 0 ? rc : p->ws_key != NULL ? 0 : -ENOMEM;
 }
 
 /*
@@ -391,6 +457,9 @@ int weft_http_serve_proxy(weft_http_request *r, void *ctx)
     if (rc < 0)
         return rc;
     p.is_upgrade = is_upgrade(r, proxy);
+    rc = set_ws_key(&p);
+    if (rc < 0)
+        return rc;
     r->has_continued = true; /* the proxy forwards 100 Continue of the upstream server */
     (void)weft_latch_add(&p.head_latch, 1);
     (void)weft_latch_add(&p.sent_latch, 1);

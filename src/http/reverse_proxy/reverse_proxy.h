@@ -8,6 +8,7 @@
  *     upload.c         the upload fiber: sends the body, waits until the client disconnects
  *     tunnel.c         bytes in both directions after an upgrade
  *     hop_by_hop.c     fields that a proxy does not forward
+ *     map.c            replace the prefix of a path, and map Location back
  *
  * The handler runs in the fiber of the client's connection. This fiber reads from the upstream
  * server and writes the reply. The upload fiber reads from the client and writes the body of the
@@ -35,6 +36,9 @@ struct weft_http_proxy {
     weft_http_proxy_options options; /* with the defaults filled in; via and upgrades are copies */
     char *origin;                    /* "http://app:3000" */
     const char *authority;           /* "app:3000"; points into origin */
+    char *prefix; /* of paths, without a slash at the end: "/api"; NULL: do not replace paths */
+    char *base;   /* replaces prefix: "/v1"; "" for the root */
+    char *unix_socket; /* NULL: connect to the host of origin */
     char *via;
     char *upgrades;               /* protocols that clients may request; NULL: all except h2c */
     pthread_key_t thread_fetcher; /* the weft__thread_fetcher of the calling thread */
@@ -46,8 +50,9 @@ struct weft_http_proxy {
 typedef struct weft__exchange {
     weft_http_request *r;
     const weft_http_proxy *proxy;
-    weft_fetch *f;   /* the connection to the upstream server, and the response */
-    bool is_upgrade; /* the client requests another protocol, and the options allow it */
+    weft_fetch *f;      /* the connection to the upstream server, and the response */
+    bool is_upgrade;    /* the client requests another protocol, and the options allow it */
+    const char *ws_key; /* of a WebSocket whose client speaks HTTP/2; NULL: none */
 
     /* Shared by the fiber of the handler and the upload fiber. */
     weft_scope scope;      /* open in the fiber of the handler; the upload fiber can cancel scope */
@@ -83,8 +88,14 @@ void weft__reverse_proxy_request_head(weft__strbuf *w, const weft__exchange *p);
 /* Append the trailers of the request to the upstream server. */
 void weft__reverse_proxy_trailers(weft__strbuf *w, const weft_http_request *r);
 
-/* Append the fields of an interim response to the client. */
-void weft__reverse_proxy_interim(weft__strbuf *w, const weft_fetch *f);
+/* Forward an interim response to the client. Return 0 or an error. */
+int weft__reverse_proxy_interim(const weft__exchange *p, int status);
+
+/*
+ * Return whether the response accepts p->ws_key. Return true if there is no such key (RFC 6455,
+ * 4.1).
+ */
+bool weft__reverse_proxy_accepts_key(const weft__exchange *p);
 
 /* Add the fields of the response, and Via, to the reply. Return 0 or -ENOMEM. */
 int weft__reverse_proxy_reply_fields(const weft__exchange *p);
@@ -100,6 +111,22 @@ bool weft__reverse_proxy_is_loop(const weft__exchange *p);
  * if the request has no such field. Return -EINVAL if the value is malformed.
  */
 long weft__reverse_proxy_hops(const weft_http_request *r);
+
+/* map.c */
+
+/*
+ * Append a target in which base replaces prefix. target is the path and the query of the request as
+ * received. If target has an unusual form, append the normalised path of the request instead. The
+ * request therefore cannot leave base with "..". If the path does not start with prefix, append
+ * target unchanged.
+ */
+void weft__reverse_proxy_map_target(weft__strbuf *w, const weft__exchange *p, const char *target);
+
+/*
+ * Return the Location of a response for the client, in which prefix replaces base. Return location
+ * itself if it names another server or another path, or if memory is exhausted.
+ */
+const char *weft__reverse_proxy_map_location(const weft__exchange *p, const char *location);
 
 /* exchange.c */
 

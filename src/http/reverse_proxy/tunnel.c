@@ -13,8 +13,7 @@
 /* One of the two connections. One fiber reads from the connection, the other fiber writes to it. */
 typedef struct tunnel_side {
     weft_stream *stream;
-    int fd;
-    bool is_tls;
+    bool is_client;
 } tunnel_side;
 
 typedef struct tunnel {
@@ -46,12 +45,15 @@ static ssize_t tunnel_await_input(tunnel *t, const tunnel_side *from, const void
 }
 
 /* Flush and half-close a side. */
-static int tunnel_side_end(const tunnel_side *to)
+static int tunnel_side_end(const tunnel *t, const tunnel_side *to)
 {
-    if (to->is_tls)
+    const weft__fetch_conn *u = t->p->f->conn;
+    if (to->is_client)
+        return t->p->r->codec->end_upgraded(t->p->r);
+    if (u->is_tls)
         return weft_tls_shutdown(to->stream);
     int rc = weft_stream_flush(to->stream);
-    return rc < 0 ? rc : weft_shutdown(to->fd, SHUT_WR);
+    return rc < 0 ? rc : weft_shutdown(u->fd, SHUT_WR);
 }
 
 /* Copy one direction until the sender ends. Then half-close the receiver. */
@@ -69,7 +71,7 @@ static int copy_direction(tunnel *t, const tunnel_side *from, const tunnel_side 
         t->moved_s = weft_now();
         (void)weft_stream_skip(from->stream, (size_t)n);
     }
-    return n < 0 ? (int)n : tunnel_side_end(to);
+    return n < 0 ? (int)n : tunnel_side_end(t, to);
 }
 
 static weft_value copy_to_upstream(void *arg)
@@ -102,11 +104,9 @@ static int copy_directions(tunnel *t)
 
 static int run_tunnel(weft__exchange *p, weft_stream *client)
 {
-    weft__conn *c = p->r->conn;
-    weft__fetch_conn *u = p->f->conn;
     tunnel t = {.p = p,
-                .client = {client, c->fd, c->is_tls},
-                .upstream = {&u->stream, u->fd, u->is_tls},
+                .client = {client, true},
+                .upstream = {&p->f->conn->stream, false},
                 .moved_s = weft_now()};
     int rc = weft_scope_open(&t.scope, INFINITY);
     if (rc < 0)
@@ -121,7 +121,7 @@ int weft__tunnel_run(weft__exchange *p)
     const char *protocol = weft_fetch_header(p->f, "Upgrade");
     weft_stream *client;
     if (!p->is_upgrade || !p->f->response.is_upgrade || protocol == NULL ||
-        !weft__exchange_is_sent(p))
+        !weft__exchange_is_sent(p) || !weft__reverse_proxy_accepts_key(p))
         return weft__exchange_fail(p, -EBADMSG,
                                    "the upstream server sent an unexpected 101 response");
     weft__upload_stop(p);

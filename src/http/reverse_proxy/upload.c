@@ -4,7 +4,7 @@
  * forwards the response. After the body, the upload fiber waits until the client closes the
  * connection. The fiber of the handler would detect a closed connection only at its next write.
  */
-#include "http/reply/reply.h"
+#include "http/message/iov.h"
 #include "http/reverse_proxy/reverse_proxy.h"
 
 #include <weft/time.h>
@@ -22,14 +22,6 @@ enum { UPSTREAM_CLOSED = 1 };
  * Writing.
  */
 
-static size_t iov_bytes(const struct iovec *iov, int count)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < count; i++)
-        bytes += iov[i].iov_len;
-    return bytes;
-}
-
 /* Write once. If count is 0, flush the stream. Return the number of bytes written, or an error. */
 static ssize_t write_once(weft_stream *s, const struct iovec *iov, int count, double idle_s)
 {
@@ -44,7 +36,7 @@ static ssize_t write_once(weft_stream *s, const struct iovec *iov, int count, do
 
 int weft__reverse_proxy_write(weft_stream *s, struct iovec *iov, int count, double idle_s)
 {
-    size_t left = iov_bytes(iov, count);
+    size_t left = weft__iov_bytes(iov, count);
     while (left > 0) {
         ssize_t n = write_once(s, iov, count, idle_s);
         if (n < 0)
@@ -79,7 +71,7 @@ static int upload_write_piece(weft__exchange *p, const void *data, size_t bytes)
 {
     char size[2 * sizeof bytes + sizeof "\r\n"];
     struct iovec body = {(void *)(uintptr_t)data, bytes};
-    if (!p->r->conn->message.is_chunked)
+    if (p->r->body_length >= 0)
         return upload_write(p, &body, 1);
     int size_bytes = snprintf(size, sizeof size, "%zx\r\n", bytes);
     struct iovec chunk[] = {{size, (size_t)size_bytes}, body, {(char *)(uintptr_t) "\r\n", 2}};
@@ -114,7 +106,7 @@ static int upload_send_body(weft__exchange *p)
             p->reason = "cannot read the body of the request";
         return (int)n;
     }
-    rc = p->r->conn->message.is_chunked ? upload_write_end(p) : 0;
+    rc = p->r->body_length < 0 ? upload_write_end(p) : 0;
     if (rc != 0)
         return rc;
     p->sent_s = weft_now();
@@ -123,19 +115,17 @@ static int upload_send_body(weft__exchange *p)
 }
 
 /*
- * Wait until the client closes the connection. Return -ECONNRESET if the client has closed the
- * connection. Return 0 if the client has sent its next request. Otherwise, return the error of the
- * read.
+ * Wait until the client abandons the request. Return 0 if the client has sent its next request.
+ * Otherwise, return an error.
  */
 static int await_client_close(weft__exchange *p)
 {
-    const void *ignored;
-    ssize_t n = weft_stream_peek(&p->r->conn->stream, 1, &ignored);
-    if (n > 0 || n == -ECANCELED)
-        return n > 0 ? 0 : (int)n;
+    int rc = p->r->codec->await_abandoned(p->r);
+    if (rc == 0 || rc == -ECANCELED)
+        return rc;
     p->has_client_closed = true;
     p->reason = "the client closed the connection";
-    return n == 0 ? -ECONNRESET : (int)n;
+    return rc;
 }
 
 static weft_value upload(void *arg)

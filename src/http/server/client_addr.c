@@ -16,15 +16,6 @@ static void peer_sockaddr(const weft__peer *p, struct sockaddr_storage *address)
         memcpy(&((struct sockaddr_in6 *)address)->sin6_addr, p->ip.bytes, sizeof p->ip.bytes);
 }
 
-static bool peer_is_trusted(const weft__conn *c)
-{
-    struct sockaddr_storage address;
-    if (c->server->trusted.count == 0 && !c->server->trusted.has_unix)
-        return false;
-    peer_sockaddr(&c->peer, &address);
-    return weft__cidr_has(&c->server->trusted, (struct sockaddr *)&address);
-}
-
 static const struct {
     const char *name;
     unsigned flag;
@@ -65,7 +56,8 @@ int weft__trusted_headers_parse(const char *names)
 bool weft__request_trusts(const weft_http_request *r, const char *name)
 {
     unsigned flag = trust_flag_of((weft__span){name, strlen(name)});
-    return (r->conn->server->trusted_headers & flag) != 0 && peer_is_trusted(r->conn);
+    return (r->server->trusted_headers & flag) != 0 &&
+           weft__peer_is_in(&r->conn->peer, &r->server->trusted);
 }
 
 /*
@@ -78,25 +70,24 @@ static const char *trusted_header(const weft_http_request *r, const char *name)
     uint32_t index = 0;
     if (!weft__request_trusts(r, name))
         return NULL;
-    while ((f = weft__message_field(&r->conn->message, r->head, name, &index)) != NULL)
+    while ((f = weft__head_field(&r->head, name, &index)) != NULL)
         last = f;
-    return last != NULL ? r->head + last->value.at : NULL;
+    return last != NULL ? r->head.text + last->value.at : NULL;
 }
 
 char *weft__request_join(weft_http_request *r, const char *name)
 {
-    const weft__message *m = &r->conn->message;
     const weft__field *f;
     uint32_t index = 0;
     size_t bytes = 1;
-    while ((f = weft__message_field(m, r->head, name, &index)) != NULL)
+    while ((f = weft__head_field(&r->head, name, &index)) != NULL)
         bytes += f->value.bytes + 1;
-    char *all = weft__arena_alloc(&r->conn->arena, bytes), *end = all;
+    char *all = weft__arena_alloc(r->arena, bytes), *end = all;
     if (all == NULL)
         return NULL;
     index = 0;
-    while ((f = weft__message_field(m, r->head, name, &index)) != NULL) {
-        memcpy(end, r->head + f->value.at, f->value.bytes);
+    while ((f = weft__head_field(&r->head, name, &index)) != NULL) {
+        memcpy(end, r->head.text + f->value.at, f->value.bytes);
         end += f->value.bytes;
         *end++ = ',';
     }
@@ -113,13 +104,12 @@ static const weft__forwarded *forwarded_field_of(weft_http_request *r)
     struct sockaddr_storage address;
     if (r->forwarded != NULL || trusted_header(r, "Forwarded") == NULL)
         return r->forwarded;
-    weft__forwarded *reported = weft__arena_alloc(&r->conn->arena, sizeof *reported);
+    weft__forwarded *reported = weft__arena_alloc(r->arena, sizeof *reported);
     char *value = reported != NULL ? weft__request_join(r, "Forwarded") : NULL;
     if (value == NULL)
         return NULL;
     peer_sockaddr(&r->conn->peer, &address);
-    weft__forwarded_field_read(reported, value, &r->conn->server->trusted,
-                               (struct sockaddr *)&address);
+    weft__forwarded_field_read(reported, value, &r->server->trusted, (struct sockaddr *)&address);
     r->forwarded = reported;
     return reported;
 }
@@ -132,14 +122,14 @@ const char *weft_http_peer(weft_http_request *r)
     if (reported != NULL)
         return r->peer = reported->peer;
     struct sockaddr_storage address;
-    char *text = weft__arena_alloc(&r->conn->arena, WEFT__IP_TEXT_BYTES);
+    char *text = weft__arena_alloc(r->arena, WEFT__IP_TEXT_BYTES);
     if (text == NULL)
         return "";
     peer_sockaddr(&r->conn->peer, &address);
     const char *value = trusted_header(r, "X-Forwarded-For");
     weft__x_forwarded_for_read(text,
                                value != NULL ? weft__request_join(r, "X-Forwarded-For") : NULL,
-                               &r->conn->server->trusted, (struct sockaddr *)&address);
+                               &r->server->trusted, (struct sockaddr *)&address);
     r->peer = text;
     return text;
 }
@@ -204,7 +194,7 @@ const char *weft_http_host(weft_http_request *r)
     const char *text = weft__request_authority(r, &bytes);
     if (weft__host_parse(&host, text, bytes) < 0)
         host.name[0] = '\0';
-    const char *copy = weft__arena_copy(&r->conn->arena, host.name, strlen(host.name));
+    const char *copy = weft__arena_copy(r->arena, host.name, strlen(host.name));
     r->host = copy;
     return copy != NULL ? copy : "";
 }

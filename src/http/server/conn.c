@@ -1,5 +1,10 @@
-/* Connections. A connection opens its stream, handles requests and closes the stream. */
-#include "http/reply/reply.h"
+/*
+ * Connections. A connection opens its stream, lets a codec handle the requests and closes the
+ * stream.
+ */
+#include "http/h1/conn.h"
+#include "http/proxy_protocol/proxy_protocol.h"
+#include "http/rest/rest.h"
 #include "http/server/unsent_limit.h"
 #include "http/text/ctype.h"
 
@@ -12,11 +17,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-/*
- * A connection trims its stack after this idle time. An earlier trim would slow down busy
- * connections.
- */
-#define TRIM_AFTER_S 1.0
+#ifdef WEFT_HAS_HTTP2
+#include "http/h2/server.h"
+#endif
 
 /*
  * The size of the read buffer. The buffer and the connection's other frames fit in the first page
@@ -28,35 +31,16 @@
 /* The size of the read buffer for a long body. */
 #define BODY_READ_BYTES ((size_t)32 << 10)
 
-/* The number of headers with space in the arena. Most clients send fewer headers. */
-#define FIELDS_LENT 24
-
 /* Limits of a lingering close: the number of discarded bytes, and the time. */
 #define LINGER_BYTES ((size_t)64 << 20)
 #define LINGER_S 2.0
 
-/* Results of waiting for a request, in addition to errors. */
-enum {
-    WAIT_CLOSED = 0, /* the peer has closed the connection */
-    WAIT_READY = 1,  /* input has arrived */
-    WAIT_TIMEOUT = 2 /* the time has elapsed, or the server is draining */
-};
-
-/* Return the timeout for the first byte of the next request. */
-static double request_timeout_s(const weft__conn *c)
+void weft__conn_set_buffer(weft__conn *c, bool is_large)
 {
-    const weft_http_limits *l = &c->server->options.limits;
-    return c->requests == 0 ? l->first_byte_s : l->idle_s;
-}
-
-/*
- * Set the size of the read buffer. Keep the current buffer if bodies_bytes_max is reached or memory
- * is exhausted.
- */
-static void conn_set_buffer(weft__conn *c, bool is_large)
-{
-    const weft_stream_options small = {.read_bytes = READ_BYTES, .read_memory = c->memory};
-    const weft_stream_options large = {.read_bytes = BODY_READ_BYTES};
+    const weft_stream_options small = {
+        .read_bytes = READ_BYTES, .read_memory = c->memory, .write_bytes = c->write_bytes};
+    const weft_stream_options large = {.read_bytes = BODY_READ_BYTES,
+                                       .write_bytes = c->write_bytes};
     if (is_large && weft__bodies_reserve(c->server, BODY_READ_BYTES) < 0)
         return;
     bool was_large = c->has_large_buffer;
@@ -66,180 +50,10 @@ static void conn_set_buffer(weft__conn *c, bool is_large)
         c->server->bodies_bytes -= BODY_READ_BYTES;
 }
 
-void weft__conn_enlarge_buffer(weft__conn *c)
+static bool conn_has_input(weft__conn *c)
 {
-    if (!c->has_large_buffer)
-        conn_set_buffer(c, true);
-}
-
-/* Like weft_stream_peek, but store the result in c->input and c->input_bytes. */
-static ssize_t conn_peek(weft__conn *c, size_t min)
-{
-    const void *data;
-    ssize_t n = weft_stream_peek(&c->stream, min, &data);
-    c->input = data;
-    c->input_bytes = n > 0 ? (size_t)n : 0;
-    return n;
-}
-
-/*
- * Wait for input. If is_trimmed is set, the stream has no read buffer during the wait. Returns
- * WAIT_* or an error.
- */
-static int conn_wait_within(weft__conn *c, double timeout_s, bool is_trimmed)
-{
-    weft_scope scope;
-    int rc = weft_scope_open(&scope, timeout_s);
-    if (rc < 0)
-        return rc;
-    c->wait_scope = &scope;
-    ssize_t n = is_trimmed ? weft_stream_wait(&c->stream) : 0;
-    if (n == 0)
-        n = conn_peek(c, 1);
-    c->wait_scope = NULL;
-    c->unflushed = 0;
-    bool was_cancelled = weft_scope_is_cancelled(&scope);
-    (void)weft_scope_close(&scope);
-    if (n > 0)
-        return WAIT_READY;
-    return n < 0 && was_cancelled ? WAIT_TIMEOUT : (int)n;
-}
-
-/*
- * Wait for the next request of an idle connection. A reply that the peer has not acknowledged
- * occupies kernel memory. The minimum rate of a body therefore applies to the acknowledgements.
- */
-static int conn_wait_idle(weft__conn *c, double timeout_s)
-{
-    const weft_http_limits *l = &c->server->options.limits;
-    size_t before = weft__conn_unacked_bytes(c);
-    while (before > 0 && timeout_s > l->slow_s) {
-        int rc = conn_wait_within(c, l->slow_s, true);
-        size_t now = weft__conn_unacked_bytes(c);
-        if (rc != WAIT_TIMEOUT || c->server->is_draining)
-            return rc;
-        double acked = (double)before - (double)now;
-        c->is_aborted = now > 0 && acked < l->slow_s * l->body_bytes_per_s_min;
-        if (c->is_aborted)
-            return WAIT_TIMEOUT;
-        before = now;
-        timeout_s -= l->slow_s;
-    }
-    return conn_wait_within(c, timeout_s, true);
-}
-
-static int conn_wait_for_request(weft__conn *c)
-{
-    if (conn_peek(c, 0) > 0)
-        return WAIT_READY;
-    if (c->has_large_buffer)
-        conn_set_buffer(c, false);
-    if (c->server->is_draining)
-        return WAIT_TIMEOUT;
-    double timeout_s = request_timeout_s(c);
-    int rc = conn_wait_within(c, timeout_s < TRIM_AFTER_S ? timeout_s : TRIM_AFTER_S, false);
-    if (rc != WAIT_TIMEOUT || timeout_s <= TRIM_AFTER_S || c->server->is_draining)
-        return rc;
-    weft_trim_stack();
-    return conn_wait_idle(c, timeout_s - TRIM_AFTER_S);
-}
-
-/* Read the rest of an incomplete head. Returns the length of the head, or an error. */
-static ssize_t conn_read_head(weft__conn *c)
-{
-    weft_scope scope;
-    ssize_t head = weft_scope_open(&scope, c->server->options.limits.head_s);
-    while (head == 0) {
-        size_t seen = c->input_bytes;
-        ssize_t n = conn_peek(c, seen + 1);
-        if (n >= 0 && (size_t)n <= seen)
-            n = -ECONNRESET; /* the input ends within the head */
-        head = n < 0 ? n : weft__message_head(&c->message, c->input, c->input_bytes);
-    }
-    if (weft_scope_close(&scope) == -ETIMEDOUT && head < 0 && head != -EBADMSG)
-        return -ETIMEDOUT;
-    return head;
-}
-
-/* Parse the head of the next request. Returns the length of the head, or an error. */
-static ssize_t conn_parse_head(weft__conn *c)
-{
-    c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
-    weft__message_lend(&c->message, weft__arena_alloc(&c->arena, FIELDS_LENT * sizeof(weft__field)),
-                       FIELDS_LENT);
-    ssize_t head = weft__message_head(&c->message, c->input, c->input_bytes);
-    return head == 0 ? conn_read_head(c) : head;
-}
-
-/* Copy the head to the arena and open the request. Returns 0, or the status of a rejection. */
-static int conn_open_request(weft__conn *c, weft_http_request *r, size_t head_bytes,
-                             const char **reason)
-{
-    r->head = weft__arena_copy(&c->arena, c->input, head_bytes);
-    if (r->head == NULL) {
-        *reason = "memory is exhausted";
-        return 503;
-    }
-    (void)weft_stream_skip(&c->stream, head_bytes);
-    weft__message_nul_terminate(&c->message, r->head);
-    return weft__request_open(r, reason);
-}
-
-/* noinline: the frame of an idle connection must not contain the request. */
-static __attribute__((noinline)) void conn_handle_request(weft__conn *c, size_t head_bytes)
-{
-    weft_http_request r = {.conn = c};
-    const char *reason = "";
-    int status = conn_open_request(c, &r, head_bytes, &reason);
-    c->requests++;
-    if (status != 0) {
-        if (r.head != NULL)
-            weft__conn_reject_request(&r, status, reason);
-        else
-            weft__conn_reject(c, status, reason, NULL);
-        return;
-    }
-    if (!c->message.is_keep_alive || c->requests >= c->server->options.limits.requests_max)
-        c->must_close = true;
-    int result = c->server->handler(&r, c->server->ctx);
-    weft__reply_finish(&r, result);
-    if (c->server->options.log != NULL)
-        weft__conn_log_request(&r);
-    weft__bodies_release(&r);
-}
-
-/*
- * Reject a request after -EBADMSG, -ENOMEM or -ETIMEDOUT. After any other error, the connection is
- * lost.
- */
-static COLD void conn_reject_head(weft__conn *c, ssize_t error)
-{
-    (void)conn_peek(c, 0); /* the failed peek has cleared c->input */
-    if (error == -EBADMSG)
-        weft__conn_reject(c, c->message.status, c->message.reason, NULL);
-    else if (error == -ETIMEDOUT)
-        weft__conn_reject(c, 408, "headers arrived too slowly", NULL);
-    else if (error == -ENOMEM)
-        weft__conn_reject(c, 503, "memory is exhausted", NULL);
-}
-
-static int conn_handle_requests(weft__conn *c)
-{
-    while (!c->must_close) {
-        int rc = conn_wait_for_request(c);
-        if (rc != WAIT_READY) /* without a request, send no reply */
-            return rc == WAIT_TIMEOUT ? 0 : rc;
-        ssize_t head = conn_parse_head(c);
-        if (head < 0) {
-            conn_reject_head(c, head);
-            return (int)head;
-        }
-        conn_handle_request(c, (size_t)head);
-        weft__message_close(&c->message);
-        weft__message_reset(&c->message);
-        weft__arena_close(&c->arena);
-    }
-    return 0;
+    const void *ignored;
+    return weft_stream_peek(&c->stream, 0, &ignored) > 0;
 }
 
 /* Flush the buffered output, then send the end of the output. */
@@ -291,7 +105,7 @@ static COLD void conn_reset(const weft__conn *c)
 static void conn_end_corked(weft__conn *c)
 {
     static const int on = 1;
-    if (c->unflushed > 0 && !c->is_tls && !c->peer.is_unix &&
+    if (c->has_unflushed && !c->is_tls && !c->peer.is_unix &&
         setsockopt(c->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0)
         (void)conn_end_output(c);
 }
@@ -301,7 +115,7 @@ static void conn_hang_up(weft__conn *c)
     if (c->is_aborted)
         conn_reset(c);
     WEFT_MOVE_ON_AFTER(c->server->options.limits.slow_s) {
-        if (c->has_unread || (!c->is_aborted && conn_peek(c, 0) > 0))
+        if (c->has_unread || (!c->is_aborted && conn_has_input(c)))
             conn_lingering_close(c);
         else if (!c->is_aborted)
             conn_end_corked(c);
@@ -384,15 +198,44 @@ static int conn_open_stream(weft__conn *c)
     return rc < 0 ? rc : c->is_tls || tls == NULL;
 }
 
-/* Reply to plain HTTP on a TLS port. Without a reply, browsers do not show the cause. */
-static COLD void reject_plain_http(weft__conn *c)
+/* Return true if the client and the server have agreed on HTTP/2 in the TLS handshake. */
+static bool conn_has_chosen_h2(weft__conn *c)
 {
-    c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
-    if (conn_peek(c, 1) > 0)
-        weft__conn_reject(
-            c, 400, "plain HTTP on a TLS port",
-            "400 Bad Request\n\nThis port requires HTTPS, but the request did not use "
-            "TLS. Use https:// instead of http://.\n");
+    weft_tls_info info;
+    return c->is_tls && !c->server->options.has_no_http2 &&
+           weft_tls_describe(&c->stream, &info) == 0 && strcmp(info.alpn, "h2") == 0;
+}
+
+/* Like weft__h2_server_run. Without nghttp2, reject the connection. */
+static __attribute__((noinline)) int conn_serve_h2(weft__conn *c)
+{
+#ifdef WEFT_HAS_HTTP2
+    return weft__h2_server_run(c);
+#else
+    c->has_unread = true;
+    return -EPROTONOSUPPORT;
+#endif
+}
+
+/*
+ * Continue a connection whose first protocol is HTTP/1, with the result rc. Then close the
+ * connection, unless it rests.
+ */
+static int conn_end(weft__conn *c, int rc)
+{
+    if (rc == WEFT__H1_IS_H2)
+        rc = conn_serve_h2(c);
+    if (c->upgraded != NULL && !c->rests)
+        rc = weft__upgraded_run(c, 0);
+    if (!c->rests)
+        conn_hang_up(c);
+    if (c->has_large_buffer)
+        c->server->bodies_bytes -= BODY_READ_BYTES;
+    weft__list_remove(&c->link);
+    if (c->rests)
+        return WEFT__CONN_RESTS;
+    weft__resting_free(c->resting);
+    return rc;
 }
 
 /*
@@ -401,33 +244,41 @@ static COLD void reject_plain_http(weft__conn *c)
  */
 static int conn_serve(weft__conn *c, bool is_valid_protocol)
 {
-    int rc = -EPROTO;
-    conn_set_buffer(c, false);
-    weft__message_open(&c->message, WEFT__REQUEST, &c->server->message_limits);
-    if (is_valid_protocol)
-        rc = conn_handle_requests(c);
-    else
-        reject_plain_http(c);
-    conn_hang_up(c);
-    if (c->has_large_buffer)
-        c->server->bodies_bytes -= BODY_READ_BYTES;
-    weft__message_close(&c->message);
-    weft__arena_close(&c->arena);
+    weft__conn_set_buffer(c, false);
+    int rc = conn_has_chosen_h2(c) ? WEFT__H1_IS_H2 : weft__h1_conn_run(c, is_valid_protocol);
+    return conn_end(c, rc);
+}
+
+int weft__conn_run(weft__server *server, int fd, weft__peer *peer)
+{
+    char memory[READ_BYTES + 1];
+    weft__conn c = {.server = server, .peer = *peer, .fd = fd, .memory = memory};
+    weft__list_insert(&server->conns, &c.link);
+    int rc = weft__proxy_header_accept(&c, peer);
+    if (rc == 0)
+        rc = conn_open_stream(&c);
+    if (rc >= 0)
+        return conn_serve(&c, rc > 0);
+    weft__list_remove(&c.link);
     return rc;
 }
 
-int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
+int weft__conn_resume(weft__resting *r, int reason)
 {
     char memory[READ_BYTES + 1];
-    weft__conn c = {.server = server,
-                    .peer = *peer,
-                    .fd = fd,
+    weft__conn c = {.server = r->server,
+                    .peer = r->peer,
+                    .fd = r->fd,
                     .memory = memory,
-                    .arena = {.block_cache = &server->block_cache}};
-    weft__list_insert(&server->conns, &c.link);
-    int rc = conn_open_stream(&c);
-    if (rc >= 0)
-        rc = conn_serve(&c, rc > 0);
-    weft__list_remove(&c.link);
-    return rc;
+                    .is_tls = r->is_tls,
+                    .resting = r,
+                    .rest_until_s = r->until_s};
+    weft__list_remove(&r->link);
+    weft__list_insert(&c.server->conns, &c.link);
+    if (r->stream != NULL)
+        (void)weft_stream_move(&c.stream, r->stream);
+    else if (!r->type->keeps_stream)
+        (void)weft_stream_open(&c.stream, c.fd);
+    weft__conn_set_buffer(&c, false);
+    return conn_end(&c, r->type->resume(&c, r->state, reason));
 }

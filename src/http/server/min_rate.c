@@ -11,11 +11,6 @@
 #include <errno.h>
 #include <math.h>
 
-void weft__min_rate_start(weft__min_rate *rate, const weft__server *server)
-{
-    rate->credit_s = server->options.limits.slow_s;
-}
-
 int weft__min_rate_open(weft__min_rate_call *call, weft__min_rate *rate, const weft__server *server)
 {
     call->rate = rate;

@@ -19,6 +19,11 @@ void weft__peer_of_fd(weft__peer *p, int fd)
         p->is_unix = errno != ENOTCONN;
 }
 
+bool weft__peer_is_in(const weft__peer *p, const weft__cidr_list *list)
+{
+    return p->is_unix ? list->has_unix : weft__cidr_has_ip(list, &p->ip);
+}
+
 uint64_t weft__peer_network(const weft__peer *p)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

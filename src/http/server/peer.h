@@ -20,6 +20,9 @@ typedef struct weft__peer {
 /* Set *peer to the peer of a connected socket. */
 void weft__peer_of_fd(weft__peer *peer, int fd);
 
+/* Return whether a list of ranges contains a peer. "unix" in the list means all Unix peers. */
+bool weft__peer_is_in(const weft__peer *peer, const weft__cidr_list *list);
+
 /* Return the network of a peer, as a key for hash tables. The peer must not be a Unix peer. */
 uint64_t weft__peer_network(const weft__peer *peer);
 

@@ -28,12 +28,12 @@ const char *weft_http_query(const weft_http_request *r)
 
 int weft_http_version(const weft_http_request *r)
 {
-    return r->conn->message.version;
+    return r->version;
 }
 
 void *weft_http_alloc(weft_http_request *r, size_t bytes)
 {
-    void *data = weft__arena_alloc(&r->conn->arena, bytes);
+    void *data = weft__arena_alloc(r->arena, bytes);
     if (data == NULL)
         weft_fail(-ENOMEM, "weft_http_alloc: memory is exhausted, bytes is %zu", bytes);
     return data;
@@ -41,7 +41,7 @@ void *weft_http_alloc(weft_http_request *r, size_t bytes)
 
 bool weft_http_is_draining(const weft_http_request *r)
 {
-    return r->conn->server->is_draining;
+    return r->server->is_draining;
 }
 
 weft_stream *weft_http_tls(weft_http_request *r)
@@ -52,18 +52,18 @@ weft_stream *weft_http_tls(weft_http_request *r)
 const char *weft_http_header(const weft_http_request *r, const char *name)
 {
     uint32_t index = 0;
-    const weft__field *f = weft__message_field(&r->conn->message, r->head, name, &index);
-    return f != NULL ? r->head + f->value.at : NULL;
+    const weft__field *f = weft__head_field(&r->head, name, &index);
+    return f != NULL ? r->head.text + f->value.at : NULL;
 }
 
 int weft_http_header_at(const weft_http_request *r, size_t index, const char **name,
                         const char **value)
 {
-    const weft__message *m = &r->conn->message;
-    if (index >= m->fields_count)
+    const weft__head *h = &r->head;
+    if (index >= h->fields_count)
         return -ENOENT;
-    *name = r->head + m->fields[index].name.at;
-    *value = r->head + m->fields[index].value.at;
+    *name = h->text + h->fields[index].name.at;
+    *value = h->text + h->fields[index].value.at;
     return 0;
 }
 
@@ -95,7 +95,7 @@ static int parse_params(weft_http_request *r, char *text, weft__param **params)
     while ((rc = weft_url_next_param(&text, &name, &value)) != 0) {
         if (rc < 0)
             continue;
-        weft__param *p = weft__arena_alloc(&r->conn->arena, sizeof *p);
+        weft__param *p = weft__arena_alloc(r->arena, sizeof *p);
         if (p == NULL)
             return -ENOMEM;
         *p = (weft__param){NULL, name, value};
@@ -109,7 +109,7 @@ static int parse_params(weft_http_request *r, char *text, weft__param **params)
 const char *weft_http_query_param(weft_http_request *r, const char *name)
 {
     if (!r->has_query_params) {
-        char *copy = weft__arena_copy(&r->conn->arena, r->query, strlen(r->query));
+        char *copy = weft__arena_copy(r->arena, r->query, strlen(r->query));
         r->has_query_params = copy != NULL && parse_params(r, copy, &r->query_params) == 0;
     }
     if (!r->has_query_params)
@@ -150,11 +150,11 @@ const char *weft_http_cookie(weft_http_request *r, const char *name)
 {
     uint32_t index = 0;
     const weft__field *f;
-    while ((f = weft__message_field(&r->conn->message, r->head, "Cookie", &index)) != NULL) {
+    while ((f = weft__head_field(&r->head, "Cookie", &index)) != NULL) {
         weft__span value;
-        if (!weft__cookie_find(r->head + f->value.at, name, &value))
+        if (!weft__cookie_find(r->head.text + f->value.at, name, &value))
             continue;
-        const char *copy = weft__arena_copy(&r->conn->arena, value.at, value.bytes);
+        const char *copy = weft__arena_copy(r->arena, value.at, value.bytes);
         if (copy == NULL)
             weft_fail(-ENOMEM, "weft_http_cookie: memory is exhausted, name is %s", name);
         return copy;
@@ -191,7 +191,7 @@ static int request_set_path(weft_http_request *r, const char **reason)
     r->query = path[bytes] == '?' ? path + bytes + 1 : "";
     if (path[0] != '/') /* "*", or "http://host?query" */
         bytes = path[0] == '?' ? 0 : bytes;
-    r->path = weft__arena_copy(&r->conn->arena, bytes > 0 ? path : "/", bytes > 0 ? bytes : 1);
+    r->path = weft__arena_copy(r->arena, bytes > 0 ? path : "/", bytes > 0 ? bytes : 1);
     if (r->path == NULL)
         return reject_with(reason, "memory is exhausted", 503);
     return r->path[0] == '/' && weft__path_clean(r->path) < 0
@@ -201,20 +201,18 @@ static int request_set_path(weft_http_request *r, const char **reason)
 
 int weft__request_open(weft_http_request *r, const char **reason)
 {
-    const weft__message *m = &r->conn->message;
-    r->method = r->head + m->method.at;
-    r->target = r->head + m->target.at;
-    r->body_bytes_max = r->conn->server->options.limits.body_bytes_max;
-    weft__min_rate_start(&r->in_rate, r->conn->server);
+    r->body_bytes_max = r->server->options.limits.body_bytes_max;
+    weft__min_rate_start(&r->in_rate, r->server);
+    r->out_rate = r->in_rate;
     /*
      * Reject CONNECT. A successful reply would turn the connection into a tunnel. Handlers do not
      * support tunnels.
      */
-    if (weft__request_is(r, HTTP_CONNECT))
+    if (weft__request_is(r, "CONNECT"))
         return reject_with(reason, "the CONNECT method", 501);
     /* Without Content-Length, the end of the body would be unknown (RFC 1945, 7.2.2). */
-    if (m->version == 10 && m->length == 0 && !weft_http_header(r, "Content-Length") &&
-        (weft__request_is(r, HTTP_POST) || weft__request_is(r, HTTP_PUT)))
+    if (r->version == 10 && r->body_length == 0 && !weft_http_header(r, "Content-Length") &&
+        (weft__request_is(r, "POST") || weft__request_is(r, "PUT")))
         return reject_with(reason, "a body without Content-Length", 411);
     return request_set_path(r, reason);
 }

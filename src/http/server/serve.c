@@ -1,5 +1,6 @@
 /* The server: options, limits, admission of connections, drain. */
-#include "http/server/server.h"
+#include "http/proxy_protocol/proxy_protocol.h"
+#include "http/rest/rest.h"
 #include "http/text/date.h"
 #include "http/text/field.h"
 #include "http/text/status.h"
@@ -34,6 +35,9 @@
 #define BODIES_BYTES_MAX ((uint64_t)256 << 20)
 #define HANDSHAKES_PER_PEER_S_MAX 200.0
 #define UNSENT_BYTES_PER_PEER_MAX ((uint64_t)64 << 20)
+#define STREAMS_MAX 100
+#define RESETS_PER_S_MAX 100.0
+#define CONTROL_FRAMES_PER_S_MAX 100.0
 /*
  * TCP_NOTSENT_LOWAT: the number of bytes that the kernel may buffer beyond the bytes in flight. The
  * minimum rate measures writes. Bytes in the kernel's buffers therefore count as read by the peer.
@@ -65,6 +69,9 @@ static void limits_fill_in(weft_http_limits *l)
     DEFAULT_TO(l->bodies_bytes_max, BODIES_BYTES_MAX);
     DEFAULT_TO(l->handshakes_per_peer_s_max, HANDSHAKES_PER_PEER_S_MAX);
     DEFAULT_TO(l->unsent_bytes_per_peer_max, UNSENT_BYTES_PER_PEER_MAX);
+    DEFAULT_TO(l->streams_max, STREAMS_MAX);
+    DEFAULT_TO(l->resets_per_s_max, RESETS_PER_S_MAX);
+    DEFAULT_TO(l->control_frames_per_s_max, CONTROL_FRAMES_PER_S_MAX);
     if (l->head_bytes_max > HEAD_BYTES_LIMIT)
         l->head_bytes_max = HEAD_BYTES_LIMIT;
 }
@@ -88,7 +95,9 @@ static int options_check(const weft_http_options *o)
                    {"slow_s", l->slow_s},
                    {"body_bytes_per_s_min", l->body_bytes_per_s_min},
                    {"drain_s", o->drain_s},
-                   {"handshakes_per_peer_s_max", l->handshakes_per_peer_s_max}};
+                   {"handshakes_per_peer_s_max", l->handshakes_per_peer_s_max},
+                   {"resets_per_s_max", l->resets_per_s_max},
+                   {"control_frames_per_s_max", l->control_frames_per_s_max}};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
         rc = check_time_or_rate(numbers[i].name, numbers[i].value);
@@ -114,20 +123,27 @@ int weft__server_open(weft__server *s, weft_http_handler *handler, void *ctx,
         return rc;
     weft_http_limits *l = &s->options.limits;
     limits_fill_in(l);
+#ifndef WEFT_HAS_HTTP2
+    s->options.has_no_http2 = true;
+#endif
     DEFAULT_TO(s->options.drain_s, DRAIN_S);
     s->message_limits =
         (weft__message_limits){l->line_bytes_max, l->head_bytes_max, l->headers_max};
     weft__list_init(&s->conns);
+    weft__list_init(&s->drain_waits);
+    weft__list_init(&s->resting);
     rc = weft__trusted_headers_parse(s->options.trusted_headers);
     if (rc < 0)
         return rc;
     s->trusted_headers = (unsigned)rc;
-    return weft__cidr_parse(&s->trusted, s->options.trusted_peers);
+    rc = weft__cidr_parse(&s->trusted, s->options.trusted_peers);
+    return rc < 0 ? rc : weft__cidr_parse(&s->proxy_peers, s->options.proxy_protocol_peers);
 }
 
 void weft__server_close(weft__server *s)
 {
     weft__cidr_close(&s->trusted);
+    weft__cidr_close(&s->proxy_peers);
     weft__conn_limit_close(&s->conn_limit);
     weft__handshake_limit_close(&s->handshake_limit);
     weft__arena_block_cache_close(&s->block_cache);
@@ -140,7 +156,7 @@ typedef struct conn_arg {
     int fd;
 } conn_arg;
 
-static void conn_leave(weft__server *s, const weft__peer *peer)
+void weft__server_leave(weft__server *s, const weft__peer *peer)
 {
     weft__conn_limit_leave(&s->conn_limit, peer);
     if (--s->conns_count == 0 && s->is_draining)
@@ -152,15 +168,15 @@ static void conn_arg_drop(void *arg)
 {
     const conn_arg *a = arg;
     weft_close(a->fd);
-    conn_leave(a->server, &a->peer);
+    weft__server_leave(a->server, &a->peer);
 }
 
 /* Always return 0, because the failure of one connection must not end the group. */
 static weft_value conn_main(void *arg)
 {
-    const conn_arg *a = arg;
-    (void)weft__conn_run(a->server, a->fd, &a->peer);
-    conn_leave(a->server, &a->peer);
+    conn_arg *a = arg;
+    if (weft__conn_run(a->server, a->fd, &a->peer) != WEFT__CONN_RESTS)
+        weft__server_leave(a->server, &a->peer);
     return 0;
 }
 
@@ -169,7 +185,7 @@ static weft_value conn_main(void *arg)
  * reply would require a handshake. Read the received input before the close. Otherwise the kernel
  * resets the connection, and the client may lose the reply.
  */
-static void reject_new_conn(const weft__server *s, int fd, int status)
+void weft__server_turn_away(const weft__server *s, int fd, int status)
 {
     char text[2048];
     int n = snprintf(text, sizeof text,
@@ -190,12 +206,14 @@ static int conn_admit(int fd, void *ctx)
     conn_arg a = {.server = s, .fd = fd};
     weft__peer_of_fd(&a.peer, fd);
     if (s->conns_count >= l->connections_max) {
-        reject_new_conn(s, fd, 503);
+        weft__server_turn_away(s, fd, 503);
         return 0;
     }
-    int rc = weft__conn_limit_enter(&s->conn_limit, &a.peer, l->connections_per_peer_max);
+    /* A sender of headers has as many connections as its clients together. */
+    size_t max = weft__proxy_header_is_due(s, &a.peer) ? SIZE_MAX : l->connections_per_peer_max;
+    int rc = weft__conn_limit_enter(&s->conn_limit, &a.peer, max);
     if (rc < 0) {
-        reject_new_conn(s, fd, rc == -EBUSY ? 429 : 503);
+        weft__server_turn_away(s, fd, rc == -EBUSY ? 429 : 503);
         return 0;
     }
     s->conns_count++;
@@ -204,8 +222,8 @@ static int conn_admit(int fd, void *ctx)
                                     .arg_bytes = sizeof a,
                                     .drop = conn_arg_drop};
     if (weft_group_spin_with(s->group, conn_main, &a, &spin) == 0) {
-        conn_leave(s, &a.peer);
-        reject_new_conn(s, fd, 503);
+        weft__server_leave(s, &a.peer);
+        weft__server_turn_away(s, fd, 503);
     }
     return 0;
 }
@@ -223,6 +241,9 @@ static void server_drain(weft__server *s)
             if (c->wait_scope != NULL)
                 (void)weft_scope_cancel(c->wait_scope);
         }
+        WEFT__LIST_FOR(node, &s->drain_waits)
+            (void)weft_scope_cancel(CONTAINER_OF(node, weft__drain_wait, link)->scope);
+        weft__rest_drain(s);
         while (s->conns_count > 0 && weft_event_wait(&s->drained) == 0)
             ;
     }
@@ -242,6 +263,7 @@ static int server_run(weft__server *s, int listener, bool owns_listener)
             weft_close(listener);
         server_drain(s);
         weft_group_cancel(&group);
+        weft__rest_end(s);
     }
     return rc;
 }
@@ -278,6 +300,15 @@ static int serve_on_listener(int listener, bool owns_listener, weft_http_handler
     }
     weft__server_close(&s);
     return rc;
+}
+
+const char *weft_http_alpn(void)
+{
+#ifdef WEFT_HAS_HTTP2
+    return "h2,http/1.1";
+#else
+    return "http/1.1";
+#endif
 }
 
 int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,

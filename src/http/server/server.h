@@ -1,28 +1,29 @@
 /*
- * The HTTP server: servers, connections and requests.
+ * The HTTP server: servers, connections and requests. The protocol is the subject of a codec
+ * (codec.h).
  *
  *     serve.c         options, listeners, admission of connections, drain
- *     conn.c          a connection and its requests
- *     conn_log.c      log records, rejection of requests
+ *     conn.c          a connection: TLS, choice of the codec, close
  *     request.c       method, path, headers, parameters
  *     request_body.c  the request's body
+ *     request_log.c   log records, rejection of requests
  *     client_addr.c   the client's address, the scheme and the host
  *     min_rate.c      the minimum rate of a body
  *     upgrade.c       switch to another protocol
- *     events.c        server-sent events
  *
- * See http/reply/reply.h for replies. A connection is a variable on the stack of its fiber. An idle
- * connection therefore needs little other memory. The connection's arena holds the memory of the
- * current request. The server uses libweft only through its public API.
+ * See http/reply/reply.h for replies. A connection is a variable on the stack of its fiber. A
+ * silent connection has no fiber, see http/rest/rest.h. An arena holds the memory of a request. The
+ * server uses libweft only through its public API.
  */
 #ifndef WEFT_HTTP_SERVER_SERVER_H
 #define WEFT_HTTP_SERVER_SERVER_H
 
 #include "base/compiler.h"
 #include "base/list.h"
-#include "http/h1/message.h"
+#include "http/message/head.h"
 #include "http/reply/gzip.h"
 #include "http/server/arena.h"
+#include "http/server/codec.h"
 #include "http/server/conn_limit.h"
 #include "http/server/forwarded_field.h"
 #include "http/server/handshake_limit.h"
@@ -46,19 +47,28 @@ enum {
     WEFT__TRUST_FORWARDED = 8, /* Forwarded */
 };
 
+/* A wait of a handler that the drain cancels, on the stack of its fiber. */
+typedef struct weft__drain_wait {
+    weft__list link; /* in drain_waits of the server */
+    weft_scope *scope;
+} weft__drain_wait;
+
 /* A server: the state shared by all connections of one weft_http_serve. */
 typedef struct weft__server {
     weft_http_options options; /* with defaults in place of zeros */
     weft__message_limits message_limits;
     weft_http_handler *handler;
     void *ctx;
-    weft__cidr_list trusted;  /* options.trusted_peers */
-    unsigned trusted_headers; /* WEFT__TRUST_* */
+    weft__cidr_list trusted;     /* options.trusted_peers */
+    unsigned trusted_headers;    /* WEFT__TRUST_* */
+    weft__cidr_list proxy_peers; /* options.proxy_protocol_peers */
     weft__conn_limit conn_limit;
     weft__handshake_limit handshake_limit;
     weft__arena_block_cache block_cache; /* for the arenas of all connections */
     uint64_t bodies_bytes;               /* memory of bodies, at most bodies_bytes_max */
-    weft__list conns;                    /* all connections */
+    weft__list conns;                    /* all connections with a fiber */
+    weft__list resting;                  /* all connections without a fiber (http/rest/rest.h) */
+    weft__list drain_waits;              /* waits of handlers of upgraded requests */
     size_t conns_count;                  /* admitted connections, with or without a running fiber */
     weft_event drained;                  /* set when the last connection ends during the drain */
     weft_group *group;                   /* the group of the connections' fibers */
@@ -70,40 +80,38 @@ typedef struct weft__min_rate {
     double credit_s;
 } weft__min_rate;
 
-/* A connection, on the stack of its fiber. */
+/* The part of a connection that all protocols have, on the stack of the connection's fiber. */
 typedef struct weft__conn {
     weft__server *server;
     weft__list link; /* in server->conns */
     weft_stream stream;
-    weft__message message;
-    weft__arena arena;
     weft__peer peer;
     weft_scope *wait_scope; /* scope of a wait that the drain cancels; NULL: none */
     char *memory;           /* the stream's read buffer, unless has_large_buffer is set */
-    const char *input;      /* unread input, as of the last peek */
-    size_t input_bytes;
-    size_t requests;       /* number of requests so far */
-    size_t unflushed;      /* upper bound of bytes in the output buffer, up to WEFT__OUT_BYTES */
-    size_t unsent;         /* upper bound of unacknowledged bytes: see unsent_limit.h */
-    size_t unsent_counted; /* the part of unsent that the peer's count includes */
-    double begun_s;        /* when the first byte of the request arrived; 0 without a log */
-    int fd;                /* the descriptor below the stream */
+    size_t write_bytes;     /* size of the stream's output buffer; 0: the default */
+    size_t unsent;          /* upper bound of unacknowledged bytes: see unsent_limit.h */
+    size_t unsent_counted;  /* the part of unsent that the peer's count includes */
+    int fd;                 /* the descriptor below the stream */
     bool is_tls;
-    bool has_large_buffer; /* the stream has a larger read buffer, for a body */
-    bool must_close;       /* close the connection after this reply */
-    bool has_unread;       /* input is unread: conn.c must close with a lingering close */
-    bool is_hung_up;       /* fd is closed and may belong to another connection */
-    bool is_aborted;       /* a reply is incomplete: reset the connection */
+    bool has_large_buffer;         /* the stream has a larger read buffer, for a body */
+    bool has_unread;               /* input is unread: close with a lingering close */
+    bool has_unflushed;            /* the output buffer may have bytes of a complete reply */
+    bool is_hung_up;               /* fd is closed and may belong to another connection */
+    bool is_aborted;               /* a reply is incomplete: reset the connection */
+    bool rests;                    /* the connection rests, and its fiber ends (http/rest/rest.h) */
+    struct weft__resting *resting; /* the record of the connection's rests; NULL: none yet */
+    struct weft__upgraded *upgraded; /* another protocol continues the connection; NULL: none */
+    double rest_until_s;             /* the end of the rest that input has ended; 0: none */
 } weft__conn;
 
 /* A header or trailer of a reply, allocated in the arena. */
-typedef struct weft__reply_field {
-    struct weft__reply_field *next;
+struct weft__reply_field {
+    weft__reply_field *next;
     const char *name;
     const char *value;
     uint32_t name_bytes;
     uint32_t value_bytes;
-} weft__reply_field;
+};
 
 /* A parameter of a route, a query or a form. */
 typedef struct weft__param {
@@ -121,12 +129,24 @@ typedef enum weft__reply_state {
     WEFT__REPLY_ABORTED,  /* incomplete: the connection is unusable */
 } weft__reply_state;
 
-/* A request and its reply, on the stack of the connection's fiber. */
+/* A request and its reply. The codec sets the first fields, up to is_upgrade. */
 struct weft_http_request {
+    const weft__codec *codec;
+    void *codec_ctx; /* the codec's state of the connection or stream */
     weft__conn *conn;
-    char *head; /* copy of the head that conn->message refers to; NULL: rejected without a head */
+    weft__server *server;
+    weft__arena *arena; /* memory until the handler returns */
+    weft__head head;    /* text is NULL: rejected without a head */
     const char *method;
     const char *target;
+    weft__trailers request_trailers; /* set at the end of the body */
+    double begun_s;        /* when the first byte of the request arrived; 0 without a log */
+    int64_t body_length;   /* announced length of the body; -1: unknown */
+    int version;           /* 10, 11 or 20; 0: unknown */
+    bool is_body_complete; /* the body and its trailers have arrived and are read */
+    bool expects_continue; /* the client waits for 100 (Continue) */
+    bool is_upgrade;       /* the client requests another protocol */
+
     char *path;
     const char *query;
     const char *host;           /* NULL: weft_http_host has not run */
@@ -149,6 +169,11 @@ struct weft_http_request {
     weft__min_rate in_rate;
     int body_error;     /* the result of all further reads; 0: none */
     bool has_continued; /* 100 (Continue) was sent or is not necessary */
+    /*
+     * The server does not read the rest of the body, or the client may or may not send the body. A
+     * connection of HTTP/1 then cannot carry another request.
+     */
+    bool is_body_abandoned;
 
     /* The reply. */
     weft__reply_state state;
@@ -166,50 +191,46 @@ struct weft_http_request {
     weft__gzip *gzip;     /* the compressor; NULL: none */
     const char *encoding; /* "gzip", even for HEAD; NULL: none */
     weft__min_rate out_rate;
-    bool is_chunked;
-    bool is_bodiless; /* reply to HEAD, or a status without a body */
-    bool is_proxied;  /* reply of an upstream server: keep its Date, Server and encoding */
+    bool must_close;     /* no further request on the connection: the handler asks for it */
+    bool is_bodiless;    /* reply to HEAD, or a status without a body */
+    bool is_proxied;     /* reply of an upstream server: keep its Date, Server and encoding */
+    bool has_error_page; /* options.error_page has run */
 };
 
-static inline bool weft__request_is(const weft_http_request *r, llhttp_method_t method)
+/* Return true if the request has this method. */
+static inline bool weft__request_is(const weft_http_request *r, const char *method)
 {
-    return r->conn->message.parser.method == method;
+    return r->method[0] == method[0] && strcmp(r->method, method) == 0;
 }
 
-/* conn_log.c */
+/* request_log.c */
 
 /* Log a request after its handler has returned. options.log must be set. */
-void weft__conn_log_request(weft_http_request *r);
+void weft__request_log(weft_http_request *r);
 
 /*
- * Reject a request without a complete head: send a reply with this status, and log the request. The
- * caller must then close the connection. reason is for the log. text is the body of the reply. If
- * text is NULL, the body is the status and its name.
+ * Reject a request with a complete head before any handler runs: send a reply with this status, and
+ * log the request. reason is for the log.
  */
-void weft__conn_reject(weft__conn *c, int status, const char *reason, const char *text);
-
-/* Like weft__conn_reject, for a request with a complete head. */
-void weft__conn_reject_request(weft_http_request *r, int status, const char *reason);
+void weft__request_reject(weft_http_request *r, int status, const char *reason);
 
 /* conn.c */
 
-/*
- * Serve a connection in the calling fiber and close the connection. Returns 0, or the error that
- * ended the connection.
- */
-int weft__conn_run(weft__server *server, int fd, const weft__peer *peer);
+/* A result of weft__conn_run and weft__conn_resume: the connection is open and rests. */
+#define WEFT__CONN_RESTS 1
 
 /*
- * Use a larger read buffer until the next request. Keep the small buffer if bodies_bytes_max is
- * reached or memory is exhausted. The stream must not have unread input.
+ * Serve a connection in the calling fiber and close the connection. If the peer names another
+ * client (http/proxy_protocol/), the call changes *peer. Returns 0, the error that ended the
+ * connection, or WEFT__CONN_RESTS.
  */
-void weft__conn_enlarge_buffer(weft__conn *c);
+int weft__conn_run(weft__server *server, int fd, weft__peer *peer);
 
-/* Return true if the server must close the connection after a reply that begins now. */
-static inline bool weft__conn_must_close(const weft__conn *c)
-{
-    return c->must_close || c->server->is_draining;
-}
+/*
+ * Use a larger or the small read buffer. Keep the small buffer if bodies_bytes_max is reached or
+ * memory is exhausted. The stream must not have unread input.
+ */
+void weft__conn_set_buffer(weft__conn *c, bool is_large);
 
 /* serve.c */
 
@@ -226,6 +247,29 @@ int weft__server_open(weft__server *server, weft_http_handler *handler, void *ct
 /* Free the memory of a server. All connections must be closed. */
 void weft__server_close(weft__server *server);
 
+/* upgrade.c */
+
+/* Return 1 if the client requests a protocol, 0 if not, or -ENOMEM. */
+int weft__upgrade_is_requested(weft_http_request *r, const char *protocol);
+
+/* Let the drain of the server cancel a scope, until weft__drain_wait_end. */
+void weft__drain_wait_begin(weft__drain_wait *w, weft_http_request *r, weft_scope *scope);
+void weft__drain_wait_end(weft__drain_wait *w);
+
+/*
+ * Ignore the rest of the input of an upgraded request. The server then closes the connection so
+ * that the peer gets all output.
+ */
+void weft__upgraded_abandon_input(weft_http_request *r);
+
+/*
+ * Close a connection before its first request, without waiting. Without TLS, send a reply with this
+ * status.
+ */
+void weft__server_turn_away(const weft__server *server, int fd, int status);
+/* Remove a closed connection from the counts of the server. */
+void weft__server_leave(weft__server *server, const weft__peer *peer);
+
 /* min_rate.c */
 
 /* A blocking call that transfers bytes of a body. */
@@ -237,7 +281,10 @@ typedef struct weft__min_rate_call {
 } weft__min_rate_call;
 
 /* Set the credit to slow_s. */
-void weft__min_rate_start(weft__min_rate *rate, const weft__server *server);
+static inline void weft__min_rate_start(weft__min_rate *rate, const weft__server *server)
+{
+    rate->credit_s = server->options.limits.slow_s;
+}
 
 /* Limit the time of the following blocking calls to the credit. Returns 0 or an error. */
 int weft__min_rate_open(weft__min_rate_call *call, weft__min_rate *rate,
@@ -292,7 +339,7 @@ int weft__bodies_reserve(weft__server *s, uint64_t bytes);
 /* Release the memory reserved for the request's body. */
 static inline void weft__bodies_release(weft_http_request *r)
 {
-    r->conn->server->bodies_bytes -= r->body_reserved;
+    r->server->bodies_bytes -= r->body_reserved;
 }
 
 /*
@@ -309,9 +356,15 @@ int weft__body_skip(weft_http_request *r);
 bool weft__body_is_skippable(const weft_http_request *r);
 
 /*
- * Discard the received part of a chunked body, without waiting. The server can therefore reject
- * malformed chunks even if the handler ignores the body. Returns 0 or an error of weft_http_read.
+ * Discard the received part of a body, without waiting. The server can therefore reject malformed
+ * input even if the handler ignores the body. Returns 0 or an error of weft_http_read.
  */
 int weft__body_discard_arrived(weft_http_request *r);
+
+/* Send 100 (Continue) if the client waits for that response (RFC 9110, 10.1.1). */
+int weft__body_send_continue(weft_http_request *r);
+
+/* Fail all further reads of the body with this error. Returns error. */
+int weft__body_fail(weft_http_request *r, int error);
 
 #endif

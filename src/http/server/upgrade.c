@@ -4,36 +4,31 @@
 
 #include <weft/error.h>
 
+int weft__upgrade_is_requested(weft_http_request *r, const char *protocol)
+{
+    if (!r->is_upgrade)
+        return 0;
+    const char *requested = weft__request_join(r, "Upgrade");
+    if (requested == NULL)
+        return -ENOMEM;
+    return weft__field_has_token(requested, strlen(requested), protocol);
+}
+
 static int upgrade_check(weft_http_request *r, const char *protocol)
 {
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
-    const char *requested = weft__request_join(r, "Upgrade");
-    if (requested == NULL)
-        return -ENOMEM;
     if (!weft__field_is_value(protocol, strlen(protocol)))
         return weft_fail(-EINVAL, "weft_http_upgrade: protocol is not a valid field value");
-    if (!r->conn->message.is_upgrade ||
-        !weft__field_has_token(requested, strlen(requested), protocol))
+    int rc = weft__upgrade_is_requested(r, protocol);
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
         return weft_fail(-EINVAL, "weft_http_upgrade: the client did not request protocol %s",
                          protocol);
-    if (!r->conn->message.is_complete)
+    if (!r->is_body_complete)
         return weft_fail(-EINVAL, "weft_http_upgrade: the request has an unread body");
     return 0;
-}
-
-static int upgrade_write_head(weft_http_request *r, const char *protocol)
-{
-    weft_stream *s = &r->conn->stream;
-    ssize_t n = weft_stream_printf(s,
-                                   "HTTP/1.1 101 Switching Protocols\r\n"
-                                   "Connection: Upgrade\r\nUpgrade: %s\r\n",
-                                   protocol);
-    for (const weft__reply_field *f = r->fields; f != NULL && n >= 0; f = f->next)
-        n = weft_stream_printf(s, "%s: %s\r\n", f->name, f->value);
-    if (n >= 0)
-        n = weft_stream_puts(s, "\r\n");
-    return n < 0 ? (int)n : weft_stream_flush(s);
 }
 
 int weft_http_upgrade(weft_http_request *r, const char *protocol, weft_stream **stream)
@@ -41,12 +36,24 @@ int weft_http_upgrade(weft_http_request *r, const char *protocol, weft_stream **
     int rc = upgrade_check(r, protocol);
     if (rc < 0)
         return rc;
-    r->status = 101;
-    r->state = WEFT__REPLY_UPGRADED;
-    r->conn->must_close = true;
-    rc = upgrade_write_head(r, protocol);
-    if (rc < 0)
-        return rc;
-    *stream = &r->conn->stream;
-    return 0;
+    rc = r->codec->upgrade(r, protocol, stream);
+    if (rc == 0)
+        r->state = WEFT__REPLY_UPGRADED;
+    return rc;
+}
+
+void weft__drain_wait_begin(weft__drain_wait *w, weft_http_request *r, weft_scope *scope)
+{
+    w->scope = scope;
+    weft__list_insert(&r->server->drain_waits, &w->link);
+}
+
+void weft__drain_wait_end(weft__drain_wait *w)
+{
+    weft__list_remove(&w->link);
+}
+
+void weft__upgraded_abandon_input(weft_http_request *r)
+{
+    r->is_body_abandoned = true;
 }

@@ -1,4 +1,4 @@
-/* Parse Accept-Encoding and choose a content coding. */
+/* Parse Accept-Encoding and Accept, and choose a content coding. */
 #include "http/text/accept.h"
 
 #include "http/text/ctype.h"
@@ -58,21 +58,46 @@ static bool name_is(weft__span name, const char *word)
     return weft__field_is_word(name.at, name.bytes, word);
 }
 
-bool weft__accept_gzip(const char *value)
+static weft__coding coding_of(weft__span name)
 {
-    int gzip = NOT_LISTED, any = NOT_LISTED, identity = NOT_LISTED;
+    if (name_is(name, "gzip") || name_is(name, "x-gzip"))
+        return WEFT__CODING_GZIP;
+    if (name_is(name, "br"))
+        return WEFT__CODING_BROTLI;
+    return name_is(name, "identity") ? WEFT__CODING_IDENTITY : WEFT__CODINGS;
+}
+
+weft__coding weft__accept_choose(const char *value, unsigned codings)
+{
+    int quality[WEFT__CODINGS + 1], any = NOT_LISTED; /* the last item is for other codings */
+    for (int i = 0; i <= WEFT__CODINGS; i++)
+        quality[i] = NOT_LISTED;
     weft__span item;
     while (value != NULL && weft__field_next(&value, &item)) {
         weft__span name = take_until_semicolon(&item);
-        int quality = find_quality(item);
-        if (name_is(name, "gzip") || name_is(name, "x-gzip"))
-            gzip = quality;
-        else if (name_is(name, "identity"))
-            identity = quality;
-        else if (name_is(name, "*"))
-            any = quality;
+        *(name_is(name, "*") ? &any : &quality[coding_of(name)]) = find_quality(item);
     }
-    if (gzip == NOT_LISTED)
-        gzip = any;
-    return gzip > 0 && gzip >= identity;
+    for (int i = 0; i < WEFT__CODINGS; i++)
+        quality[i] = quality[i] == NOT_LISTED ? any : quality[i];
+    int best = WEFT__CODING_IDENTITY;
+    for (int i = best + 1; i < WEFT__CODINGS; i++)
+        if ((codings & 1u << i) != 0 && quality[i] > 0 && quality[i] >= quality[best])
+            best = i;
+    return (weft__coding)best;
+}
+
+bool weft__accept_gzip(const char *value)
+{
+    return weft__accept_choose(value, 1u << WEFT__CODING_GZIP) == WEFT__CODING_GZIP;
+}
+
+bool weft__accept_html(const char *value)
+{
+    weft__span item;
+    while (value != NULL && weft__field_next(&value, &item)) {
+        weft__span name = take_until_semicolon(&item);
+        if (name_is(name, "text/html"))
+            return find_quality(item) > 0;
+    }
+    return false;
 }

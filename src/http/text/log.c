@@ -1,15 +1,32 @@
-/* Format lines of an access log in the Combined Log Format of Apache. Callers write the lines. */
+/* Format lines of an access log. Callers write the lines. */
 #include "http/text/log.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-void weft__log_time(char out[WEFT__LOG_TIME_BYTES], time_t when)
+static const char hex_digits[] = "0123456789abcdef";
+
+/* The position of the milliseconds in "2026-11-16T11:12:13.000Z". */
+#define JSON_MS_AT 20
+
+void weft__log_time(char out[WEFT__LOG_TIME_BYTES], weft__log_format format, time_t when)
 {
     struct tm parts;
-    if (localtime_r(&when, &parts) == NULL ||
-        strftime(out, WEFT__LOG_TIME_BYTES, "%d/%b/%Y:%H:%M:%S %z", &parts) == 0)
-        strcpy(out, "01/Jan/1970:00:00:00 +0000"); /* the year does not fit into parts */
+    bool is_json = format == WEFT__LOG_JSON;
+    const char *pattern = is_json ? "%Y-%m-%dT%H:%M:%S.000Z" : "%d/%b/%Y:%H:%M:%S %z";
+    if ((is_json ? gmtime_r(&when, &parts) : localtime_r(&when, &parts)) == NULL ||
+        parts.tm_year > 9999 - 1900 || strftime(out, WEFT__LOG_TIME_BYTES, pattern, &parts) == 0)
+        strcpy(out, is_json ? "1970-01-01T00:00:00.000Z" : "01/Jan/1970:00:00:00 +0000");
+}
+
+void weft__log_time_set_ms(char text[WEFT__LOG_TIME_BYTES], weft__log_format format, unsigned ms)
+{
+    if (format != WEFT__LOG_JSON)
+        return;
+    for (int i = 2; i >= 0; i--, ms /= 10)
+        text[JSON_MS_AT + i] = (char)('0' + ms % 10);
 }
 
 static char *put_text(char *end, const char *text)
@@ -21,15 +38,14 @@ static char *put_text(char *end, const char *text)
 
 static char *put_byte(char *end, unsigned char byte)
 {
-    static const char digits[] = "0123456789abcdef";
     if (byte == '"' || byte == '\\') {
         *end++ = '\\';
         *end++ = (char)byte;
     } else if (byte < ' ' || byte >= 0x7f) {
         *end++ = '\\';
         *end++ = 'x';
-        *end++ = digits[byte >> 4];
-        *end++ = digits[byte & 15];
+        *end++ = hex_digits[byte >> 4];
+        *end++ = hex_digits[byte & 15];
     } else {
         *end++ = (char)byte;
     }
@@ -64,6 +80,12 @@ static char *put_quoted(char *end, const char *text)
     return end;
 }
 
+/* Append the name of a protocol version, for example "HTTP/1.1". Append nothing for 0. */
+static char *put_protocol(char *end, int version)
+{
+    return version > 0 ? end + sprintf(end, "HTTP/%d.%d", version / 10 % 10, version % 10) : end;
+}
+
 static char *put_request(char *end, const weft_http_record *r)
 {
     if (r->method == NULL || r->method[0] == '\0')
@@ -74,18 +96,26 @@ static char *put_request(char *end, const weft_http_record *r)
         *end++ = ' ';
         end = put_escaped(end, r->target, WEFT__LOG_TARGET_BYTES_MAX);
     }
-    const char *version = r->version == 10 ? " HTTP/1.0" : " HTTP/1.1";
-    return put_text(put_text(end, r->version != 0 ? version : ""), "\"");
+    if (r->version > 0)
+        end = put_protocol(put_text(end, " "), r->version);
+    return put_text(end, "\"");
 }
 
-size_t weft__log_line(char *out, const weft_http_record *record, const char *time_text)
+/* Append the fields that the Common and the Combined Log Format share. */
+static char *put_common(char *end, const weft_http_record *record, const char *time_text)
 {
-    char *end = put_word(out, record->peer);
+    end = put_word(end, record->peer);
     end = put_text(end, " - - [");
     end = put_text(end, time_text);
     end = put_text(end, "] ");
     end = put_request(end, record);
-    end += sprintf(end, " %03d %llu ", record->status, (unsigned long long)record->bytes);
+    return end + sprintf(end, " %03d %llu", record->status, (unsigned long long)record->bytes);
+}
+
+static char *put_combined(char *end, const weft_http_record *record, const char *time_text)
+{
+    end = put_common(end, record, time_text);
+    *end++ = ' ';
     end = put_quoted(end, record->referer);
     *end++ = ' ';
     end = put_quoted(end, record->user_agent);
@@ -93,6 +123,107 @@ size_t weft__log_line(char *out, const weft_http_record *record, const char *tim
         *end++ = ' ';
         end = put_quoted(end, record->reason);
     }
+    return end;
+}
+
+/*
+ * JSON.
+ */
+
+/*
+ * Decode one character of UTF-8 from a text with a NUL. Return its length. Return 0 if the bytes
+ * are not valid UTF-8 (RFC 3629): too long, a surrogate, or above U+10FFFF.
+ */
+static size_t decode_utf8(const char *text, uint32_t *character)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    static const uint32_t first_of_length[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t bytes = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (bytes < 2 || s[0] > 0xf4) {
+        *character = s[0];
+        return bytes == 1 ? 1 : 0;
+    }
+    uint32_t c = s[0] & (0x7fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((s[i] & 0xc0) != 0x80) /* also the NUL at the end */
+            return 0;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    *character = c;
+    return c >= first_of_length[bytes] && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? bytes : 0;
+}
+
+static char *put_json_escape(char *end, uint32_t unit)
+{
+    end = put_text(end, "\\u");
+    for (int shift = 12; shift >= 0; shift -= 4)
+        *end++ = hex_digits[unit >> shift & 15];
+    return end;
+}
+
+static char *put_json_character(char *end, uint32_t c)
+{
+    if (c == '"' || c == '\\') {
+        *end++ = '\\';
+        *end++ = (char)c;
+    } else if (c >= ' ' && c < 0x7f) {
+        *end++ = (char)c;
+    } else if (c < 0x10000) {
+        end = put_json_escape(end, c);
+    } else { /* a surrogate pair */
+        end = put_json_escape(end, 0xd800 + ((c - 0x10000) >> 10));
+        end = put_json_escape(end, 0xdc00 + ((c - 0x10000) & 0x3ff));
+    }
+    return end;
+}
+
+static char *put_json_text(char *end, const char *name, const char *text, size_t bytes_max)
+{
+    end += sprintf(end, "\"%s\":\"", name);
+    size_t i = 0;
+    while (text != NULL && text[i] != '\0' && i < bytes_max) {
+        uint32_t character;
+        size_t bytes = decode_utf8(text + i, &character);
+        if (bytes == 0 || i + bytes > bytes_max) { /* not UTF-8, or cut off */
+            character = (unsigned char)text[i];
+            bytes = 1;
+        }
+        end = put_json_character(end, character);
+        i += bytes;
+    }
+    return put_text(end, text != NULL && text[i] != '\0' ? "...\"," : "\",");
+}
+
+static char *put_json(char *end, const weft_http_record *r, const char *time_text)
+{
+    char protocol[16] = "";
+    put_protocol(protocol, r->version);
+    *end++ = '{';
+    end = put_json_text(end, "time", time_text, WEFT__LOG_TIME_BYTES);
+    end = put_json_text(end, "peer", r->peer, WEFT__LOG_FIELD_BYTES_MAX);
+    end = put_json_text(end, "method", r->method, WEFT__LOG_FIELD_BYTES_MAX);
+    end = put_json_text(end, "target", r->target, WEFT__LOG_TARGET_BYTES_MAX);
+    end = put_json_text(end, "host", r->host, WEFT__LOG_FIELD_BYTES_MAX);
+    end = put_json_text(end, "protocol", protocol, sizeof protocol);
+    end += sprintf(end, "\"status\":%d,\"bytes\":%llu,\"seconds\":%.6f,", r->status,
+                   (unsigned long long)r->bytes, r->seconds);
+    end = put_json_text(end, "referer", r->referer, WEFT__LOG_FIELD_BYTES_MAX);
+    end = put_json_text(end, "user_agent", r->user_agent, WEFT__LOG_FIELD_BYTES_MAX);
+    end = put_json_text(end, "reason", r->reason, WEFT__LOG_FIELD_BYTES_MAX);
+    end[-1] = '}'; /* replaces the last comma */
+    return end;
+}
+
+size_t weft__log_line(char *out, weft__log_format format, const weft_http_record *record,
+                      const char *time_text)
+{
+    char *end;
+    if (format == WEFT__LOG_JSON)
+        end = put_json(out, record, time_text);
+    else if (format == WEFT__LOG_COMMON)
+        end = put_common(out, record, time_text);
+    else
+        end = put_combined(out, record, time_text);
     *end++ = '\n';
     return (size_t)(end - out);
 }

@@ -53,3 +53,18 @@ void weft__strbuf_add_host(weft__strbuf *w, const char *host)
 {
     weft__strbuf_printf(w, strchr(host, ':') != NULL ? "[%s]" : "%s", host);
 }
+
+void weft__strbuf_add_base64(weft__strbuf *w, const void *data, size_t bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i += 3) {
+        size_t n = bytes - i < 3 ? bytes - i : 3;
+        uint32_t bits = (uint32_t)byte[i] << 16;
+        bits |= n > 1 ? (uint32_t)byte[i + 1] << 8 : 0;
+        bits |= n > 2 ? byte[i + 2] : 0;
+        char quad[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
+                        n > 1 ? digits[bits >> 6 & 63] : '=', n > 2 ? digits[bits & 63] : '='};
+        weft__strbuf_add(w, quad, sizeof quad);
+    }
+}

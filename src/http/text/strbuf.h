@@ -24,6 +24,9 @@ void weft__strbuf_add(weft__strbuf *w, const char *data, size_t bytes);
 /* Append formatted text. The arguments must not point into the string. */
 void weft__strbuf_printf(weft__strbuf *w, const char *format, ...) WEFT_PRINTF(2, 3);
 
+/* Append the base64 code of data (RFC 4648, 4). */
+void weft__strbuf_add_base64(weft__strbuf *w, const void *data, size_t bytes);
+
 /* Append a host. Put an IPv6 address into brackets. */
 void weft__strbuf_add_host(weft__strbuf *w, const char *host);
 

@@ -76,7 +76,9 @@ static bool require_file(weft_http_files *files, const char *target, const char 
 
 SCENARIO(request_files)
 {
-    static const weft_http_files_options options = {.has_listing = true};
+    static const weft_http_cache_rule rules[] = {{"*.txt", "public"}, {"*", "no-cache"}};
+    static const weft_http_files_options options = {
+        .has_listing = true, .cache_rules = rules, .cache_rules_count = 2};
     WITHOUT_FAULTS(create_served_folder());
     weft_http_files *files = weft_http_files_new(folder, &options);
     bool is_done = files != NULL;
@@ -94,3 +96,32 @@ SCENARIO(request_files)
 }
 
 FAULT_TEST(a_file_is_sent_correctly_or_with_an_error, request_files, 2)
+
+SCENARIO(request_an_error_page)
+{
+    WITHOUT_FAULTS(create_served_folder());
+    char page[96];
+    snprintf(page, sizeof page, "%s/list/x.txt", folder);
+    const weft_http_error_page list[] = {{5, page}, {404, page}};
+    weft_http_error_pages *pages = weft_http_error_pages_new(list, 2);
+    bool is_done = pages != NULL;
+    if (pages != NULL) {
+        const weft_http_options options = {.error_page = weft_http_reply_error_page,
+                                           .error_page_ctx = pages};
+        fault_conn.options = &options;
+        fault_conn.handler = weft_http_serve_routes;
+        WITHOUT_FAULTS(fault_conn.ctx = weft_http_router_new());
+        const char *received = fault_exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        is_done = strncmp(received, "HTTP/1.1 404 ", 13) == 0 && strstr(received, "\r\n\r\nx");
+        REQUIRE(is_done || atomic_load(&fault.injected) > 0);
+        weft_http_router_free(fault_conn.ctx);
+        fault_conn.options = NULL;
+    } else {
+        REQUIRE(atomic_load(&fault.injected) > 0);
+    }
+    weft_http_error_pages_free(pages);
+    WITHOUT_FAULTS(REQUIRE(system(format("rm -r %s", folder)) == 0));
+    return is_done;
+}
+
+FAULT_TEST(an_error_page_is_sent_or_replaced_by_another_reply, request_an_error_page, 2)

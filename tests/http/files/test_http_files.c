@@ -150,6 +150,7 @@ static void assert_bad_chunks(const char *method)
 
 TEST(other_methods_are_405_and_malformed_chunks_400_although_the_body_is_not_used)
 {
+    ONLY_HTTP_1;
     EACH_TEXT(assert_405, "POST", "PUT", "DELETE", "OPTIONS", "PATCH");
     EACH_TEXT(assert_bad_chunks, "GET", "POST");
 }
@@ -408,6 +409,7 @@ static size_t count_links(const char *page)
 
 TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
 {
+    ONLY_HTTP_1;
     const weft_http_options o = {.gzip_level = 9};
     files_open(&(weft_http_files_options){.has_listing = true});
     create_many_files();

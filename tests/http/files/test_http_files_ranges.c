@@ -1,6 +1,5 @@
 /*
- * Files over HTTP: ranges, conditional requests, compressed siblings, and files that change while
- * they are sent.
+ * Files over HTTP: ranges, conditional requests, and files that change while they are sent.
  */
 #include "http/http_files_support.h"
 #include "support/suite.h"
@@ -155,41 +154,6 @@ TEST(conditions_select_the_status)
               "If-Range: " MODIFIED "\r\nRange: bytes=0-1\r\n -> 206",
               "If-Range: " BEFORE_MODIFIED "\r\nRange: bytes=0-1\r\n -> 200");
     ck_assert_str_eq(body_of(client.received), TEXT); /* without the range */
-}
-
-#define ACCEPT_GZIP "Accept-Encoding: br, gzip\r\n"
-
-TEST(a_compressed_sibling_is_sent_to_clients_that_accept_gzip)
-{
-    create_file("root/t.txt.gz", "packed");
-    get_target("/t.txt");
-    ck_assert_str_eq(body_of(client.received), TEXT);
-    assert_header("Vary", "Accept-Encoding");
-    ck_assert_ptr_null(response_header("Content-Encoding"));
-    const char *plain = format("%s", response_header("ETag"));
-    request_with("GET", "/t.txt", ACCEPT_GZIP);
-    ck_assert_str_eq(body_of(client.received), "packed");
-    EACH_PAIR(assert_header, "Content-Encoding -> gzip",
-              "Content-Type -> text/plain; charset=utf-8", "Vary -> Accept-Encoding");
-    ck_assert_str_ne(response_header("ETag"), plain);
-    request_with("GET", "/t.txt", "Accept-Encoding: gzip;q=0\r\n");
-    ck_assert_str_eq(body_of(client.received), TEXT);
-    request_with("GET", "/t.txt", ACCEPT_GZIP "Range: bytes=2-3\r\n");
-    ck_assert_str_eq(body_of(client.received), "ck");
-}
-
-TEST(an_older_or_invalid_compressed_sibling_is_ignored)
-{
-    create_file("root/t.txt.gz", "packed");
-    set_mtime("root/t.txt.gz", MTIME - 1);
-    request_with("GET", "/t.txt", ACCEPT_GZIP);
-    ck_assert_str_eq(body_of(client.received), TEXT);
-    create_folder("root/a.txt.gz");
-    request_with("GET", "/a.txt", ACCEPT_GZIP);
-    ck_assert_str_eq(body_of(client.received), "0123456789");
-    create_link("../secret.txt", "root/index.html.gz");
-    request_with("GET", "/", ACCEPT_GZIP);
-    ck_assert_str_eq(body_of(client.received), "<h1>Home</h1>");
 }
 
 /* Files that change while they are sent */

@@ -25,7 +25,9 @@ static bool forward_requests(void)
 {
     if (!become_a_cord())
         return false;
-    weft_http_proxy *proxy = weft_http_proxy_new(format("http://127.0.0.1:%d", canned.port), NULL);
+    static const weft_http_proxy_options options = {.prefix = "/", .upgrades = "hello"};
+    weft_http_proxy *proxy =
+        weft_http_proxy_new(format("http://127.0.0.1:%d/", canned.port), &options);
     if (proxy == NULL) {
         REQUIRE(atomic_load(&fault.injected) > 0);
         weft_error_clear();
@@ -38,7 +40,7 @@ static bool forward_requests(void)
     bool is_done = forward_request("GET / HTTP/1.1\r\n" HOST "\r\n", complete);
     is_done &=
         forward_request("POST / HTTP/1.1\r\n" HOST "Content-Length: 7\r\n\r\nthe end", complete);
-    is_done &= forward_request("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+    is_done &= forward_request("POST /./ HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
                                "4\r\nsome\r\n0\r\n\r\n",
                                complete);
     is_done &= forward_request(

@@ -38,6 +38,7 @@ TEST(a_handler_sees_method_host_path_query_and_peer)
 
 TEST(no_request_after_connection_close_gets_a_reply)
 {
+    ONLY_HTTP_1;
     start_client(reply_request_line, NULL, NULL,
                  "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
                  "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -82,6 +83,7 @@ static int reply_in_pieces(weft_http_request *r, void *ctx)
 
 TEST(a_reply_of_unknown_length_is_chunked_or_in_http_1_0_ends_with_the_connection)
 {
+    ONLY_HTTP_1;
     ck_assert_has(exchange(reply_in_pieces, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
                   "Transfer-Encoding: chunked");
     ck_assert_str_eq(body_of(client.received),

@@ -123,6 +123,7 @@ TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
 
 TEST(the_last_value_of_a_forwarding_header_and_an_absolute_target_count)
 {
+    ONLY_HTTP_1;
     const weft_http_options o = {.trusted_peers = "unix",
                                  .trusted_headers =
                                      "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
@@ -152,6 +153,7 @@ static int upgrade_to_echo(weft_http_request *r, void *ctx)
 
 TEST(an_upgraded_stream_includes_input_that_already_arrived)
 {
+    ONLY_HTTP_1;
     int rc = 0;
     start_client(upgrade_to_echo, &rc, NULL,
                  "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
@@ -166,6 +168,7 @@ TEST(an_upgraded_stream_includes_input_that_already_arrived)
 
 TEST(an_upgrade_that_the_client_did_not_request_is_einval)
 {
+    ONLY_HTTP_1;
     static const char *const requests[] = {
         GET,
         "GET / HTTP/1.1\r\n" HOST "Upgrade: echo\r\n\r\n",

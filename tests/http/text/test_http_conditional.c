@@ -230,3 +230,25 @@ TEST(gzip_is_accepted_if_accept_encoding_allows_it)
               "br, identity;q=0.5, *;q=0.1", "gzip;x=y;q=0", "\"gzip\"", "x;gzip", "gzip x");
     ck_assert(!weft__accept_gzip(NULL));
 }
+
+static const char *best_of_all(const char *accept)
+{
+    static const char *const names[] = {"identity", "gzip", "br"};
+    return names[weft__accept_choose(accept, 7)];
+}
+
+PAIR_CHECK(assert_coding, best_of_all(input))
+
+TEST(the_coding_with_the_highest_q_is_chosen_and_brotli_of_equal_codings)
+{
+    EACH_PAIR(assert_coding, "br -> br", "gzip -> gzip", "gzip, br -> br", "br, gzip -> br",
+              "BR;q=0.8, gzip;q=0.8 -> br", "br;q=0.5, gzip;q=0.8 -> gzip", "br;q=0, gzip -> gzip",
+              "* -> br", "*, br;q=0 -> gzip", "*;q=0.5, gzip -> gzip", "*;q=0 -> identity",
+              "gzip;q=0.2, *;q=0.5 -> br", "identity -> identity",
+              "br;q=0.1, identity;q=0.2 -> identity", "deflate -> identity",
+              "gzip;q=0, br;q=0 -> identity", "identity;q=0, br;q=0 -> identity", "zstd, br -> br",
+              "br x -> identity", "br;q=2 -> identity");
+    ck_assert_int_eq(weft__accept_choose(NULL, 7), WEFT__CODING_IDENTITY);
+    ck_assert_int_eq(weft__accept_choose("br, gzip;q=0.1", 3), WEFT__CODING_GZIP);
+    ck_assert_int_eq(weft__accept_choose("br, gzip", 1), WEFT__CODING_IDENTITY);
+}
