@@ -14,6 +14,9 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"doctor", weft__command_doctor, "print the backend and the limits of this system"},
+#ifdef WEFT_HAS_HTTP
+    {"fetch", weft__command_fetch, "fetch URLs over HTTP or HTTPS"},
+#endif
 #ifdef WEFT_HAS_POSIX
     {"run", weft__command_run, "run a program whose blocking calls wait with weft"},
 #endif

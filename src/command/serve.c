@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,23 @@ typedef struct server {
     serve_site site;
     serve_listener listener;
     serve_log log;
+    serve_watch watch;
     unsigned cords;
     atomic_uint numbered_cords;  /* cords that have a number */
     atomic_uint listening_cords; /* cords that listen */
 } server;
 
-static const char *error_message_of(int code)
+void serve_print(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "weft: serve: %s\n", text);
+}
+
+const char *serve_error_message(int code)
 {
     const weft_error_info *error = weft_error();
     return error != NULL && error->code == code ? error->message : strerror(-code);
@@ -38,8 +50,21 @@ static const char *error_message_of(int code)
 /* Print an error. Return EXIT_FAILURE. */
 static int print_error(int code)
 {
-    fprintf(stderr, "weft: serve: %s\n", error_message_of(code));
+    serve_print("%s", serve_error_message(code));
     return EXIT_FAILURE;
+}
+
+/* Print where the server forwards requests to. */
+static void print_proxy(FILE *out, const server *s, const serve_proxy_rule *rule)
+{
+    const char *slash = strrchr(s->listener.url, '/'); /* ends the URL, unless the socket is Unix */
+    bool is_url = slash != NULL && slash[1] == '\0';
+    if (rule->host[0] == '\0' && is_url)
+        fprintf(out, "%.*s%s -> ", (int)(slash - s->listener.url), s->listener.url, rule->path);
+    else
+        fprintf(out, "%s%s -> ", rule->host, rule->path);
+    fprintf(out, "%s%s\n", rule->unix_socket != NULL ? "unix:" : "",
+            rule->unix_socket != NULL ? rule->unix_socket : rule->url);
 }
 
 /* Print the URL. The last cord that starts to listen calls this function. */
@@ -48,12 +73,15 @@ static void print_ready(const server *s)
     if (s->settings.is_quiet)
         return;
     if (s->settings.is_self_signed)
-        fprintf(stderr, "weft: serve: the certificate is self-signed; browsers show a warning\n");
+        serve_print("the certificate is self-signed; browsers show a warning");
     /* Keep stdout free for the access log. */
     const char *log = s->settings.access_log;
     FILE *out = log != NULL && strcmp(log, "-") == 0 ? stderr : stdout;
-    fprintf(out, "%s -> %s (%u cord%s, %s)\n", s->listener.url, s->settings.dir, s->cords,
+    fprintf(out, "%s -> %s (%u cord%s, %s)\n", s->listener.url,
+            s->site.files[0] != NULL ? s->settings.dir : "proxy", s->cords,
             s->cords == 1 ? "" : "s", weft_backend_name());
+    for (size_t i = 0; i < s->settings.proxies_count; i++)
+        print_proxy(out, s, &s->settings.proxies[i]);
     fflush(out);
 }
 
@@ -66,9 +94,13 @@ static weft_http_options http_options_of(server *s, unsigned number)
         .server_name = "weft",
         .trusted_peers = settings->trusted_peers,
         .trusted_headers = settings->trusted_headers,
+        .proxy_protocol_peers = settings->proxy_protocol_peers,
         .gzip_level = settings->has_no_gzip ? 0 : GZIP_LEVEL,
         .drain_s = settings->drain_s,
+        .has_no_http2 = settings->has_no_http2,
         .closes_listener = true,
+        .error_page = weft_http_reply_error_page,
+        .error_page_ctx = s->site.error_pages,
     };
     if (settings->connections_max > 0)
         o.limits.connections_max = (settings->connections_max - 1) / s->cords + 1;
@@ -96,16 +128,6 @@ static weft_value serve_in_cord(void *arg)
     return weft_http_serve_fd(listener, weft_http_serve_routes, s->site.routes, &options);
 }
 
-static void reload_certificates(const server *s)
-{
-    int rc = weft_tls_reload(s->site.tls);
-    if (rc < 0)
-        fprintf(stderr, "weft: serve: %s; the old certificates remain in use\n",
-                error_message_of(rc));
-    else if (!s->settings.is_quiet)
-        fprintf(stderr, "weft: serve: the certificates were read again\n");
-}
-
 /*
  * Handle SIGHUP. Open connections keep the old certificates, and requests in progress the old
  * directories. Return 0, because an error would end the server.
@@ -116,14 +138,19 @@ static weft_value reload_server(void *arg)
     if (s->log.path != NULL)
         serve_log_reopen(&s->log);
     if (s->site.tls != NULL)
-        reload_certificates(s);
+        serve_watch_reload(&s->watch);
     int rc = serve_site_reopen(&s->site);
     if (rc < 0)
-        fprintf(stderr, "weft: serve: %s; the old directory remains in use\n",
-                error_message_of(rc));
+        serve_print("%s; the old directory remains in use", serve_error_message(rc));
     else if (!s->settings.is_quiet)
-        fprintf(stderr, "weft: serve: the directories were opened again\n");
+        serve_print("the directories were opened again");
     return 0;
+}
+
+static int server_watch(server *s)
+{
+    s->watch = (serve_watch){.settings = &s->settings, .tls = s->site.tls};
+    return serve_watch_start(&s->watch);
 }
 
 /* Open everything in the main thread, to report errors before the first cord starts. */
@@ -134,7 +161,9 @@ static int server_open_all(server *s)
     if (rc == 0)
         rc = serve_listener_open(&s->listener, &s->settings);
     if (rc == 0)
-        rc = serve_log_open(&s->log, s->settings.access_log, s->cords);
+        rc = serve_log_open(&s->log, s->settings.access_log, s->settings.log_format, s->cords);
+    if (rc == 0)
+        rc = server_watch(s);
     if (rc == 0)
         rc = weft_on_signal(SIGHUP, reload_server, s);
     if (rc == 0)
@@ -173,7 +202,7 @@ int weft__command_serve(int argc, char **argv)
 {
     server *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return serve_memory_error();
+        return weft__option_memory_error();
     int status = serve_read_options(&s->settings, argc, argv);
     if (status == 0 && s->settings.wants_help)
         serve_print_help();

@@ -6,7 +6,6 @@
  * are lost, because the log must not stop the server.
  */
 #include "command/serve.h"
-#include "http/text/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,11 +24,14 @@
 
 static const char *buffer_time_text(serve_log_buffer *buffer)
 {
-    time_t now = time(NULL);
-    if (now != buffer->time_text_s) {
-        buffer->time_text_s = now;
-        weft__log_time(buffer->time_text, now);
+    struct timespec now;
+    weft__log_format format = buffer->log->format;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    if (now.tv_sec != buffer->time_text_s) {
+        buffer->time_text_s = now.tv_sec;
+        weft__log_time(buffer->time_text, format, now.tv_sec);
     }
+    weft__log_time_set_ms(buffer->time_text, format, (unsigned)(now.tv_nsec / 1000000));
     return buffer->time_text;
 }
 
@@ -44,7 +46,8 @@ void serve_log_add(const weft_http_record *record, void *ctx)
     pthread_mutex_lock(&buffer->lock);
     bool was_low = buffer->bytes < BUFFER_BYTES / 2;
     if (buffer->bytes <= BUFFER_BYTES - WEFT__LOG_LINE_BYTES_MAX)
-        buffer->bytes += weft__log_line(buffer->lines + buffer->bytes, record, now);
+        buffer->bytes +=
+            weft__log_line(buffer->lines + buffer->bytes, buffer->log->format, record, now);
     else
         buffer->lost_count++;
     bool is_high = buffer->bytes >= BUFFER_BYTES / 2;
@@ -161,9 +164,9 @@ static int log_open_buffers(serve_log *log, size_t count)
     return 0;
 }
 
-int serve_log_open(serve_log *log, const char *path, size_t buffers_count)
+int serve_log_open(serve_log *log, const char *path, weft__log_format format, size_t buffers_count)
 {
-    *log = (serve_log){.path = path, .fd = -1};
+    *log = (serve_log){.path = path, .format = format, .fd = -1};
     if (path == NULL)
         return 0;
     log->fd = log_open_file(path);

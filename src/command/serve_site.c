@@ -1,4 +1,7 @@
-/* The site of `weft serve`: the directories and certificates of all hosts. All cords share it. */
+/*
+ * The site of `weft serve`: directories, error pages and certificates of all hosts. All cords share
+ * the site.
+ */
 #include "command/serve.h"
 
 #include <errno.h>
@@ -18,7 +21,11 @@ static int last_error_code(void)
 static int site_add_dir(serve_site *site, size_t index, const char *host, const char *dir,
                         const serve_settings *s)
 {
-    const weft_http_files_options options = {.has_listing = s->has_listing};
+    const weft_http_files_options options = {.has_listing = s->has_listing,
+                                             .has_no_precompressed = s->has_no_precompressed,
+                                             .cache_control = s->cache_control,
+                                             .cache_rules = s->cache_rules,
+                                             .cache_rules_count = s->cache_rules_count};
     char pattern[512];
     int bytes = snprintf(pattern, sizeof pattern, "%s/{path...}", host);
     if (bytes < 0 || (size_t)bytes >= sizeof pattern)
@@ -33,11 +40,19 @@ static int site_add_dir(serve_site *site, size_t index, const char *host, const 
 
 static int site_add_dirs(serve_site *site, const serve_settings *s)
 {
-    int rc = site_add_dir(site, 0, "", s->dir, s);
+    int rc = serve_is_all_proxied(s, "") ? 0 : site_add_dir(site, 0, "", s->dir, s);
     for (size_t i = 0; rc == 0 && i < s->hosts_count; i++)
-        if (s->hosts[i].dir != NULL)
+        if (s->hosts[i].dir != NULL && !serve_is_all_proxied(s, s->hosts[i].name))
             rc = site_add_dir(site, i + 1, s->hosts[i].name, s->hosts[i].dir, s);
     return rc;
+}
+
+static int site_open_error_pages(serve_site *site, const serve_settings *s)
+{
+    if (s->error_pages_count == 0)
+        return 0;
+    site->error_pages = weft_http_error_pages_new(s->error_pages, s->error_pages_count);
+    return site->error_pages != NULL ? 0 : last_error_code();
 }
 
 /*
@@ -60,13 +75,19 @@ static char *self_signed_names(const serve_settings *s)
     return names;
 }
 
+/* Return the protocols that the server offers over TLS. */
+static const char *alpn_of(const serve_settings *s)
+{
+    return s->has_no_http2 ? "http/1.1" : weft_http_alpn();
+}
+
 static int site_open_self_signed(serve_site *site, const serve_settings *s)
 {
     char *names = self_signed_names(s), *cert = NULL, *key = NULL;
     int rc = names != NULL ? weft_tls_self_signed(names, SELF_SIGNED_DAYS, &cert, &key) : -ENOMEM;
     if (rc == 0) {
         site->tls = weft_tls_server_new(&(weft_tls_options){
-            .alpn = "http/1.1", .identity = {.cert_pem = cert, .key_pem = key}});
+            .alpn = alpn_of(s), .identity = {.cert_pem = cert, .key_pem = key}});
         rc = site->tls != NULL ? 0 : last_error_code();
     }
     free(names);
@@ -79,7 +100,7 @@ static int site_open_self_signed(serve_site *site, const serve_settings *s)
 static int site_open_certificate(serve_site *site, const serve_settings *s)
 {
     site->tls = weft_tls_server_new(&(weft_tls_options){
-        .alpn = "http/1.1", .identity = {.cert_file = s->cert_file, .key_file = s->key_file}});
+        .alpn = alpn_of(s), .identity = {.cert_file = s->cert_file, .key_file = s->key_file}});
     return site->tls != NULL ? 0 : last_error_code();
 }
 
@@ -101,6 +122,10 @@ int serve_site_open(serve_site *site, const serve_settings *s)
     if (site->routes == NULL)
         return weft_fail(-ENOMEM, "memory is exhausted");
     int rc = site_add_dirs(site, s);
+    if (rc == 0)
+        rc = site_open_error_pages(site, s);
+    if (rc == 0 && s->proxies_count > 0)
+        rc = serve_proxies_open(site, s);
     return rc == 0 && serve_has_tls(s) ? site_open_tls(site, s) : rc;
 }
 
@@ -120,5 +145,7 @@ void serve_site_close(serve_site *site)
     for (size_t i = 0; i <= SERVE_HOSTS_MAX; i++)
         if (site->files[i] != NULL)
             weft_http_files_free(site->files[i]);
+    weft_http_error_pages_free(site->error_pages);
+    serve_proxies_close(site->proxies);
     weft_tls_free(site->tls);
 }

@@ -1,65 +1,11 @@
 /*
  * Helpers for the tests of `weft serve`: a folder to serve, the command in a separate process, and
- * curl as the client. The variable WEFT_COMMAND names the program.
+ * curl as the client.
  */
 #ifndef TESTS_COMMAND_SERVE_SUPPORT_H
 #define TESTS_COMMAND_SERVE_SUPPORT_H
 
-#include "support/process_support.h"
-
-#include <weft/web.h>
-
-#include <sys/stat.h>
-
-static char folder[] = "/tmp/weft-serve-XXXXXX";
-
-/* Return a path in the folder. The last 4 results are valid. */
-static inline char *folder_path(const char *name)
-{
-    static char paths[4][256];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static inline void create_text_file(const char *name, const char *text)
-{
-    FILE *file = fopen(folder_path(name), "we");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(text, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
-/* Create a certificate NAME.pem for names, with its key NAME.key, in the folder. */
-static inline void create_certificate(const char *name, const char *names)
-{
-    char *cert, *key, file[64];
-    ck_assert_int_eq(weft_tls_self_signed(names, 2, &cert, &key), 0);
-    snprintf(file, sizeof file, "%s.pem", name);
-    create_text_file(file, cert);
-    snprintf(file, sizeof file, "%s.key", name);
-    create_text_file(file, key);
-    free(cert);
-    free(key);
-}
-
-static inline const char *read_file(const char *name)
-{
-    static char text[8192];
-    FILE *file = fopen(folder_path(name), "re");
-    ck_assert_ptr_nonnull(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
-
-static inline void remove_folder(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    (void)weft_system(command);
-}
+#include "command/command_support.h"
 
 /* Create the folder with site/index.html, "the site", and other/index.html, "the other". */
 static inline void create_folder(void)
@@ -78,13 +24,6 @@ static struct {
     char origin[128]; /* "http://127.0.0.1:8080" */
     int port;
 } server;
-
-static inline char *command_path(void)
-{
-    char *path = getenv("WEFT_COMMAND");
-    ck_assert_msg(path != NULL, "WEFT_COMMAND is not set");
-    return path;
-}
 
 /* Read lines until one contains text. */
 static inline void expect_line_with(weft_stream *from, const char *text)
@@ -188,5 +127,20 @@ static inline char *url_of(const char *path)
 /* Assert the first page of the server, with options of curl. */
 #define ck_assert_page(text, ...) \
     ck_assert_str_eq(curl(ARGV("-s", ##__VA_ARGS__, url_of("/"))), text)
+
+/* Assert that the command ends with this status and prints one line that contains text. */
+static inline void expect_failure(int status, const char *text, char *const args[])
+{
+    char *argv[16] = {command_path(), "serve"};
+    weft_output output;
+    for (int i = 0; args[i] != NULL; i++)
+        argv[i + 2] = args[i];
+    int ended = weft_run(argv, NULL, 0, NULL, &output);
+    ck_assert_msg(WIFEXITED(ended) && WEXITSTATUS(ended) == status, "%s: status %d", text, ended);
+    ck_assert_msg(strstr(output.err, text) != NULL, "'%s' is not in: %s", text, output.err);
+    ck_assert_ptr_eq(strchr(output.err, '\n'), output.err + output.err_bytes - 1);
+    ck_assert_str_eq(output.out, "");
+    weft_output_free(&output);
+}
 
 #endif

@@ -196,21 +196,6 @@ TEST(an_idle_connection_does_not_delay_the_end)
     weft_close(idle);
 }
 
-/* Assert that the command ends with this status and prints one line that contains text. */
-static void expect_failure(int status, const char *text, char *const args[])
-{
-    char *argv[16] = {command_path(), "serve"};
-    weft_output output;
-    for (int i = 0; args[i] != NULL; i++)
-        argv[i + 2] = args[i];
-    int ended = weft_run(argv, NULL, 0, NULL, &output);
-    ck_assert_msg(WIFEXITED(ended) && WEXITSTATUS(ended) == status, "%s: status %d", text, ended);
-    ck_assert_msg(strstr(output.err, text) != NULL, "'%s' is not in: %s", text, output.err);
-    ck_assert_ptr_eq(strchr(output.err, '\n'), output.err + output.err_bytes - 1);
-    ck_assert_str_eq(output.out, "");
-    weft_output_free(&output);
-}
-
 TEST(a_bad_command_line_fails_with_the_wrong_argument)
 {
     expect_failure(2, "--nope", ARGV("--nope"));
