@@ -13,9 +13,9 @@ all: ## build the library, the command, the examples and the manual in build/ (t
 help: ## list the commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-11s %s\n", $$1, $$2 }'
 
-run: ## build the demonstration, start it and print its URL
-	@tools/build plain -- examples/demo weft
-	@exec build/examples/demo examples/demo
+run: ## build the chat, start it and print its URL
+	@tools/build plain -- examples/chat
+	@exec build/examples/chat examples/chat
 
 test: ## build and run the tests for this machine, and the smoke tests for aarch64 under qemu
 	@tools/deps build test
@@ -45,8 +45,8 @@ asan tsan valgrind aarch64 ucontext clang musl:
 
 browser: ## test the web pages in a headless Chromium, and install Chromium if it is missing
 	@tools/deps build browser
-	@tools/build plain -- examples/demo weft
-	@tools/run-tests plain -- browser
+	@tools/build plain -- examples/chat examples/demo weft
+	@tools/run-tests plain -- browser browser-chat
 
 fault: ## run the tests in which the n-th allocation or system call fails
 	@tools/build plain

@@ -18,8 +18,8 @@ static int hello(weft_http_request *r, void *ctx)
 /* A real server uses files: .identity = {.cert_file = "cert.pem", .key_file = "key.pem"} */
 static weft_value serve(void *arg)
 {
-    weft_tls *tls = weft_tls_server_new(
-        &(weft_tls_options){.alpn = "http/1.1", .identity = {.cert_pem = cert, .key_pem = key}});
+    weft_tls *tls = weft_tls_server_new(&(weft_tls_options){
+        .alpn = weft_http_alpn(), .identity = {.cert_pem = cert, .key_pem = key}});
     if (tls == NULL)
         return weft_error()->code;
     int rc = weft_http_serve_fd(*(int *)arg, hello, NULL, &(weft_http_options){.tls = tls});

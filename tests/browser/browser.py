@@ -1,6 +1,7 @@
 """Drive a headless Chromium through the HTTP interface of chromedriver (W3C WebDriver)."""
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -25,6 +26,30 @@ FLAGS = [
 ]
 STARTS_MAX = 10
 WAIT_S = 20  # for an expected event on a busy machine
+
+
+SKIPPED = 77  # an exit status that meson counts as skipped
+
+
+@contextlib.contextmanager
+def started(*command):
+    """Start a server, yield the URL that it prints, then end it and check its exit status."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield re.search(r"https?://[^ ]*/", process.stdout.readline()).group(0)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.terminate()
+        status = process.wait(timeout=30)
+        process.stdout.close()
+    check(status, 0)
+
+
+def check(got, wanted):
+    if got != wanted:
+        raise AssertionError("%r, not %r" % (got, wanted))
 
 
 def is_installed():
@@ -109,6 +134,24 @@ class Browser:
 
     def type(self, selector, text):
         self.call("POST", self.find(selector) + "/value", {"text": text})
+
+    def keys(self, *keys):
+        """Press keys one after the other, or several together if an item is a tuple."""
+        actions = []
+        for item in keys:
+            together = item if isinstance(item, tuple) else (item,)
+            actions += [{"type": "keyDown", "value": key} for key in together]
+            actions += [{"type": "keyUp", "value": key} for key in reversed(together)]
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def cdp(self, command, **parameters):
+        """Call a command of the DevTools protocol."""
+        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def emulate(self, width, height, scheme):
+        """Set the size of the page, and its colour scheme: light or dark."""
+        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def drag(self, selector, points):
         """Draw with the mouse. The points are relative to the centre of the element."""

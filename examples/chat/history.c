@@ -1,0 +1,78 @@
+#include "history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Return the mark of a window, or the mark that was not used for the longest time. */
+static client_mark *find_mark(history *h, const char *client)
+{
+    client_mark *oldest = &h->marks[0];
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        if (strcmp(h->marks[i].client, client) == 0)
+            return &h->marks[i];
+        if (h->marks[i].used < oldest->used)
+            oldest = &h->marks[i];
+    }
+    return oldest;
+}
+
+static const message *find_message(const history *h, const char *client, int64_t id)
+{
+    for (uint64_t seq = history_first(h); seq <= h->last; seq++) {
+        const message *m = history_at(h, seq);
+        if (m->id == id && strcmp(m->client, client) == 0)
+            return m;
+    }
+    return NULL;
+}
+
+int history_add(history *h, const message *m, const message **out)
+{
+    client_mark *mark = find_mark(h, m->client);
+    if (strcmp(mark->client, m->client) == 0 && m->id <= mark->id) {
+        *out = find_message(h, m->client, m->id);
+        return -EEXIST;
+    }
+    char *text = strdup(m->text);
+    if (text == NULL)
+        return -ENOMEM;
+    message *place = &h->ring[h->last % HISTORY_MAX];
+    free(place->text);
+    *place = *m;
+    place->text = text;
+    place->seq = ++h->last;
+    strcpy(mark->client, m->client);
+    mark->id = m->id;
+    mark->used = ++h->mark_uses;
+    *out = place;
+    return 0;
+}
+
+uint64_t history_first(const history *h)
+{
+    return h->last > HISTORY_MAX ? h->last - HISTORY_MAX + 1 : 1;
+}
+
+const message *history_at(const history *h, uint64_t seq)
+{
+    return &h->ring[(seq - 1) % HISTORY_MAX];
+}
+
+void history_write(json_writer *w, const message *m, const char *reader)
+{
+    json_open(w, '{');
+    json_name(w, "seq");
+    json_number(w, (int64_t)m->seq);
+    json_name(w, "at");
+    json_number(w, m->at_ms);
+    json_name(w, "from");
+    json_string(w, m->from);
+    json_name(w, "text");
+    json_string(w, m->text);
+    if (strcmp(m->client, reader) == 0) {
+        json_name(w, "own");
+        json_number(w, m->id);
+    }
+    json_close(w, '}');
+}

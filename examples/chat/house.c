@@ -1,0 +1,236 @@
+#include "house.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define FIRST_ROOMS 4
+#define RESTART_DELAY_S 0.02    /* of a room that fails for the first time in a while */
+#define RESTART_DELAY_MAX_S 1.0 /* of a room that fails again and again */
+
+static const char *const first_rooms[FIRST_ROOMS][2] = {
+    {"lobby", "Say hello. Everybody starts here."},
+    {"workshop", "What are you building?"},
+    {"garden", "Slow talk, long messages."},
+    {"night-shift", "For people who are still awake."},
+};
+
+static struct {
+    room *rooms[ROOMS_MAX];
+    size_t rooms_count;
+    user *users[USERS_MAX];
+    size_t users_count;
+    weft_fiber supervisor;
+    char epoch[EPOCH_BYTES];
+} house;
+
+static room *room_new(const char *name, const char *topic)
+{
+    room *r = calloc(1, sizeof *r);
+    if (r == NULL || (r->inbox = weft_chan_new(INBOX_MAX)) == NULL) {
+        free(r);
+        return NULL;
+    }
+    snprintf(r->name, sizeof r->name, "%s", name);
+    r->topic = topic;
+    house.rooms[house.rooms_count++] = r;
+    return r;
+}
+
+static void room_free(room *r)
+{
+    weft_value e;
+    while (!weft_is_error(e = weft_chan_try_recv(r->inbox)))
+        free((room_event *)e);
+    weft_chan_free(r->inbox);
+    for (size_t i = 0; i < HISTORY_MAX; i++)
+        free(r->history.ring[i].text);
+    free(r);
+}
+
+/* A room has failed: tell all users. Members join again when the supervisor has restarted it. */
+static void on_exit_of_room(weft_fiber child, weft_value value, void *arg)
+{
+    (void)arg;
+    for (size_t i = 0; weft_is_error(value) && i < house.rooms_count; i++) {
+        room *r = house.rooms[i];
+        if (r->fiber != child)
+            continue;
+        r->failures++;
+        fprintf(stderr, "room %s failed (%s) and restarts\n", r->name, weft_error()->message);
+        json_writer w = {0};
+        json_open(&w, '{');
+        json_name(&w, "t");
+        json_string(&w, "failed");
+        json_name(&w, "room");
+        json_string(&w, r->name);
+        json_name(&w, "failures");
+        json_number(&w, r->failures);
+        json_name(&w, "why");
+        json_string(&w, weft_error()->message);
+        json_close(&w, '}');
+        packet *p = packet_new(&w);
+        if (p != NULL) {
+            p->room = r;
+            p->is_failure = true;
+        }
+        house_tell_all(p);
+    }
+}
+
+/* The supervisor restarts only the room that has failed. Other rooms do not notice. */
+static weft_value supervise_rooms(void *arg)
+{
+    (void)arg;
+    const weft_supervise_options options = {
+        .strategy = WEFT_ONE_FOR_ONE,
+        .restart = WEFT_ON_ERROR, /* of rooms that users create */
+        .restarts_max = UINT_MAX,
+        .backoff_s = RESTART_DELAY_S,
+        .backoff_max_s = RESTART_DELAY_MAX_S,
+        .on_exit = on_exit_of_room,
+    };
+    weft_child children[FIRST_ROOMS];
+    for (size_t i = 0; i < FIRST_ROOMS; i++)
+        children[i] = (weft_child){.name = house.rooms[i]->name,
+                                   .fn = room_run,
+                                   .arg = house.rooms[i],
+                                   .restart = WEFT_ON_ERROR};
+    return weft_supervise(children, FIRST_ROOMS, &options);
+}
+
+int house_open(void)
+{
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return weft_fail(-EIO, "no random numbers");
+    snprintf(house.epoch, sizeof house.epoch, "%016llx", (unsigned long long)random);
+    for (size_t i = 0; i < FIRST_ROOMS; i++)
+        if (room_new(first_rooms[i][0], first_rooms[i][1]) == NULL)
+            return weft_fail(-ENOMEM, "no memory for the rooms");
+    const weft_spin_options options = {.name = "supervisor"};
+    house.supervisor = weft_spin_with(supervise_rooms, NULL, &options);
+    return house.supervisor != 0 ? 0 : weft_error()->code;
+}
+
+void house_close(void)
+{
+    if (house.supervisor != 0)
+        weft_terminate(house.supervisor, 5.0);
+    while (house.rooms_count > 0)
+        room_free(house.rooms[--house.rooms_count]);
+    house.supervisor = 0;
+}
+
+const char *house_epoch(void)
+{
+    return house.epoch;
+}
+
+static void tell_rooms(void)
+{
+    json_writer w = {0};
+    json_open(&w, '{');
+    json_name(&w, "t");
+    json_string(&w, "rooms");
+    house_write_rooms(&w);
+    json_close(&w, '}');
+    house_tell_all(packet_new(&w));
+}
+
+room *house_room(const char *name, bool may_create)
+{
+    for (size_t i = 0; i < house.rooms_count; i++)
+        if (strcmp(house.rooms[i]->name, name) == 0)
+            return house.rooms[i];
+    room *r = may_create && house.rooms_count < ROOMS_MAX ? room_new(name, "") : NULL;
+    if (r == NULL)
+        return NULL;
+    const weft_spin_options options = {.name = r->name, .parent = house.supervisor};
+    if (weft_spin_with(room_run, r, &options) == 0) {
+        room_free(house.rooms[--house.rooms_count]);
+        return NULL;
+    }
+    tell_rooms();
+    return r;
+}
+
+/* Make the reader of a user close the connection. The reader may be busy: it looks later, too. */
+static void disconnect(user *u, int close_code)
+{
+    if (u->close_code != 0)
+        return;
+    u->close_code = close_code;
+    weft_interrupt(u->reader, -ECANCELED);
+}
+
+int house_enter(user *u)
+{
+    for (size_t i = 0; i < house.users_count; i++) {
+        user *other = house.users[i];
+        if (strcmp(other->self.client, u->self.client) == 0)
+            disconnect(other, CLOSE_REPLACED);
+        else if (strcmp(other->self.name, u->self.name) == 0 && other->close_code == 0)
+            return CLOSE_NAME_TAKEN;
+    }
+    if (house.users_count == USERS_MAX)
+        return CLOSE_FULL;
+    house.users[house.users_count++] = u;
+    return 0;
+}
+
+void house_leave(user *u)
+{
+    for (size_t i = 0; i < house.users_count; i++) {
+        if (house.users[i] == u) {
+            house.users[i] = house.users[--house.users_count];
+            return;
+        }
+    }
+}
+
+size_t house_users(void)
+{
+    return house.users_count;
+}
+
+int house_tell(weft_fiber writer, packet *p)
+{
+    int rc = packet_tell(writer, p);
+    for (size_t i = 0; rc == -EAGAIN && i < house.users_count; i++)
+        if (house.users[i]->self.writer == writer)
+            disconnect(house.users[i], CLOSE_TOO_SLOW);
+    return rc;
+}
+
+void house_tell_all(packet *p)
+{
+    for (size_t i = 0; p != NULL && i < house.users_count; i++)
+        house_tell(house.users[i]->self.writer, p);
+    packet_release(p);
+}
+
+void house_write_rooms(json_writer *w)
+{
+    json_name(w, "rooms");
+    json_open(w, '[');
+    for (size_t i = 0; i < house.rooms_count; i++) {
+        const room *r = house.rooms[i];
+        json_open(w, '{');
+        json_name(w, "name");
+        json_string(w, r->name);
+        json_name(w, "topic");
+        json_string(w, r->topic);
+        json_name(w, "last");
+        json_number(w, (int64_t)r->history.last);
+        json_name(w, "people");
+        json_number(w, (int64_t)r->people);
+        json_name(w, "failures");
+        json_number(w, r->failures);
+        json_close(w, '}');
+    }
+    json_close(w, ']');
+}
