@@ -11,18 +11,14 @@
  * sleeps, but polls epoll. Otherwise a server that is faster than the client would pay for waking
  * it. Of two servers, the slower one would then look better than it is.
  */
-#include "listen.h"
+#include "client.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #define MESSAGE_BYTES 64
 #define EVENTS_MAX 512
-/* The time limit for a server to listen, and to reply. */
-#define TIMEOUT_NS 20e9
-#define RETRY_US 2000
 
 typedef struct message {
     uint64_t number; /* unique */
@@ -44,25 +40,6 @@ typedef struct client {
     connection *connections;
 } client;
 
-static int connect_to(size_t port)
-{
-    static const int one = 1;
-    static const struct linger reset = {1, 0}; /* frees the port at once on close */
-    struct sockaddr_in address = bench_address(port);
-    double began_ns = bench_real_ns();
-    for (;;) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        bench_require(fd >= 0);
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-        if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
-            return fd;
-        bench_require(bench_real_ns() - began_ns < TIMEOUT_NS);
-        close(fd);
-        usleep(RETRY_US);
-    }
-}
-
 static void open_all(client *c, size_t port)
 {
     bench_raise_descriptors();
@@ -71,7 +48,7 @@ static void open_all(client *c, size_t port)
     bench_require(c->epoll_fd >= 0 && c->connections != NULL);
     for (size_t i = 0; i < c->count; i++) {
         connection *one = &c->connections[i];
-        one->fd = connect_to(port);
+        one->fd = client_connect(port);
         memset(one->sent.rest, (int)i, sizeof one->sent.rest);
         struct epoll_event event = {EPOLLIN | EPOLLET, {.ptr = one}};
         bench_require(epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, one->fd, &event) == 0);
@@ -130,29 +107,19 @@ static void run_until(client *c, double end_ns, uint64_t trips)
         exchange(c);
         if (c->trips != before)
             c->replied_ns = now_ns;
-        bench_require(now_ns - c->replied_ns < TIMEOUT_NS);
+        bench_require(now_ns - c->replied_ns < CLIENT_TIMEOUT_NS);
     }
-}
-
-/* Return the CPU time of a server so far, or 0 without a server. */
-static double server_ns(pid_t server)
-{
-    clockid_t clock;
-    if (server == 0)
-        return 0;
-    bench_require(clock_getcpuclockid(server, &clock) == 0);
-    return bench_read_ns(clock);
 }
 
 /* Measure for ns nanoseconds. Print the figures. */
 static void measure(client *c, double ns, pid_t server)
 {
     uint64_t trips_before = c->trips;
-    double server_before = server_ns(server), began_ns = bench_real_ns();
+    double server_before = client_server_ns(server), began_ns = bench_real_ns();
     run_until(c, began_ns + ns, trips_before + c->count);
     double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
     if (server != 0)
-        bench_print_both(trips / took_ns * 1e9, (server_ns(server) - server_before) / trips);
+        bench_print_both(trips / took_ns * 1e9, (client_server_ns(server) - server_before) / trips);
     else
         bench_print(trips / took_ns * 1e9);
 }

@@ -29,7 +29,7 @@ static void usage(void)
 
 int main(int argc, char **argv)
 {
-    weft_tls_options tls = {.version_min = 13, .has_no_tickets = true};
+    weft_tls_options tls = {.version_min = 13, .has_no_tickets = true, .alpn = weft_http_alpn()};
     weft_http_options options = {.limits = {.connections_per_peer_max = PER_PEER_MAX,
                                             .handshakes_per_peer_s_max = INFINITY}};
     char address[64] = "";

@@ -74,6 +74,7 @@ Budget = collections.namedtuple("Budget", "work count mine other limit why")
 C_FIBERS = ("st", "pth", "fiber", "tarantool")
 PEERS = C_FIBERS + ("context", "go", "tokio", "async", "erlang")
 FIBER_SERVERS = ("uv",) + C_FIBERS + ("async",)
+HTTP2_SERVERS, WS_SERVERS = ("nghttpd", "nginx", "h2o", "go"), ("node", "go")
 
 ECHO_COUNTS = (64, 1000, 10000)
 BUDGETS = [
@@ -98,7 +99,13 @@ BUDGETS = [
 ] + [Budget("echo", n, "weft-" + b, ("bare-" + b,), 1 / 0.95, "0.95 of the speed of the bare loop with that interface")
      for n in ECHO_COUNTS for b in ("io_uring", "epoll")
 ] + [Budget("echo", n, "weft-io_uring", FIBER_SERVERS, 1.0, "faster than libuv and every fiber library")
-     for n in ECHO_COUNTS]
+     for n in ECHO_COUNTS
+] + [Budget(work, n, "weft-io_uring", HTTP2_SERVERS, 1.0, "faster than every HTTP/2 server")
+     for work, n in (("http2", 64), ("http2-streams", 10), ("http2-tls", 10))
+] + [Budget(work, 64, "weft-io_uring", WS_SERVERS, 1.0, "faster than every WebSocket server")
+     for work in ("ws", "ws-burst", "ws-large")
+] + [Budget(work, 15000, "weft-io_uring", (), 0.8 * 1024, "a silent connection has no fiber")
+     for work in ("http-memory", "ws-memory")]
 
 MET, NOT_MET, CANNOT_TELL, NOT_MEASURED = "met", "not met", "too noisy to tell", "not measured"
 VERDICTS = {BELOW: MET, ABOVE: NOT_MET, UNKNOWN: CANNOT_TELL}

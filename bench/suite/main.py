@@ -16,8 +16,8 @@ from suite.results import Measured, Settings
 ROUNDS, ROUNDS_MIN = 7, 5
 QUICK_ROUNDS = 3
 # Time limits of all workloads except the web servers, and of the web servers. Both exclude the builds.
-WORKS_S, WEB_S = 17 * 60, 8 * 60
-QUICK_WORKS_S, QUICK_WEB_S = 120, 25
+WORKS_S, WEB_S = 17 * 60, 11 * 60
+QUICK_WORKS_S, QUICK_WEB_S = 120, 40
 WORKS = [w.name for w in works.WORKS if w.counts] + [w.name for w in web.WORKS]
 CONTENDERS = list(dict.fromkeys(c.name for c in contenders.CONTENDERS + web.CONTENDERS))
 # The load of other processes that leads to a warning at the start.
@@ -110,8 +110,9 @@ def measure_web(chosen, is_alone, measured, noise):
 def versions_of(measured):
     """Return {title: Debian version} of the measured contenders."""
     names = {r["contender"] for r in measured.results}
-    lines = {c.title: machine.first_line_of(["dpkg-query", "-W", "-f", "${Version}", c.package.split()[0]])
-             for c in contenders.CONTENDERS + web_servers.SERVERS if c.name in names and c.package}
+    packages = [(c.name, c.title, c.package) for c in contenders.CONTENDERS] + web_servers.packages()
+    lines = {title: machine.first_line_of(["dpkg-query", "-W", "-f", "${Version}", package.split()[0]])
+             for name, title, package in packages if name in names and package}
     return {title: line for title, line in lines.items() if line}
 
 

@@ -12,7 +12,8 @@ LABELS, RIGHT, TOP, BOTTOM = 160, 216, 92, 86  # LABELS: the minimum width
 NAMES = WIDTH - RIGHT + 34  # the column of the best peers
 # The limits of the axis. Values beyond are arrows at the edge.
 LEAST, MOST = 0.02, 1000.0
-SHORT = {"round trips per CPU s": "/CPU s", "requests per CPU s": "/CPU s", "handshakes per CPU s": "/CPU s"}
+SHORT = {"round trips per CPU s": "/CPU s", "requests per CPU s": "/CPU s", "handshakes per CPU s": "/CPU s",
+         "messages per CPU s": "/CPU s"}
 LARGER = (("ns", "µs", 1000), ("µs", "ms", 1000), ("bytes", "KiB", 1024))
 VERDICT_MARKS = {judge.ABOVE: ("× ", svg.WEFT), judge.BELOW: ("× ", svg.RIVAL), judge.UNKNOWN: ("≈ ", svg.SOFT)}
 TICK = 44  # the minimum distance between ticks, in pixels

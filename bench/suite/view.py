@@ -51,7 +51,7 @@ class View:
         self.works = works.WORKS + web.WORKS
         self.named = {c.name: c for c in contenders.CONTENDERS}
         self.named.update({c.name: c for c in web.CONTENDERS})
-        self.groups = works.GROUPS + [web.GROUP]
+        self.groups = works.GROUPS + list(web.GROUPS)
 
     def work(self, name):
         return next(w for w in self.works if w.name == name)

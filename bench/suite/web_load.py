@@ -1,4 +1,4 @@
-"""The load of web servers: requests by wrk, and idle connections.
+"""The load of web servers: requests by wrk. web_clients.py has the other clients.
 
 The figure is requests per second of CPU time of the server. The client has another processor. With
 many connections the measurement starts when all are open, because opening them takes a large part of
@@ -9,13 +9,12 @@ the network statistics.
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 
 from suite import network, web_check
 from suite.run import Failed, set_up_child
-from suite.web_servers import BODY, TICKS, Running
+from suite.web_servers import TICKS, Running
 
 WRK_S, STOP_S = 60, 10
 # From MANY connections on, the figure excludes opening them. CONNECT_S is the time limit for that.
@@ -31,9 +30,6 @@ OPENS_SLACK, OPENS_AGAIN, OPENS_MIN = 20, 0.25, 0.9
 PAIRS_MAX = 1.3
 # The share of requests that may fail.
 ERRORS_MAX = 0.001
-# Idle connections use several addresses, because a server may limit the connections per peer.
-IDLE_PEERS = 10
-IDLE_S = 1.5
 
 
 def counter(path, name):
@@ -113,21 +109,46 @@ class Moment:
 
 
 class Asked:
-    """A server at a case. Has the interface of run.Runner. The attribute all has a dict with all figures per run."""
+    """A server at a case. Has the interface of run.Runner. The attribute all has a dict with all figures per run.
+
+    A subclass has the methods warm_up and run."""
 
     def __init__(self, server, case, places, seconds, is_alone):
-        self.server, self.name, self.note = server, server.name, server.note
+        self.server, self.name, self.note = server, server.name, server.programs[case.protocol].note
         self.case, self.places = case, places
         self.seconds, self.is_alone = seconds, is_alone
         self.running = None
         self.reply_bytes = 0
         self.all = []
 
-    def prepare(self):
-        """Start the server, check its replies, and warm up."""
-        self.running = Running(self.server, self.case.is_tls, self.case.is_close, self.places)
+    def start(self):
+        """Start the server and check its replies."""
+        self.running = Running(self.server, self.case, self.places)
         self.running.wait_until_up()
-        self.reply_bytes = web_check.check(self.running, self.case.is_close)
+        self.reply_bytes = web_check.check(self.running, self.case)
+
+    def prepare(self):
+        self.start()
+        self.warm_up()
+
+    def note_run(self, before, after, requests, per_s, errors, cpu_s=None):
+        """Record a run. cpu_s: of the requests; None: of the whole time between before and after."""
+        cpu_s = cpu_s or after.cpu_s - before.cpu_s
+        user_s, system_s = after.user_s - before.user_s, after.system_s - before.system_s
+        self.all.append({"per_s": per_s, "per_cpu_s": requests / cpu_s, "ns": cpu_s * 1e9 / requests,
+                         "busy": cpu_s * per_s / requests, "user": user_s / max(user_s + system_s, 1 / TICKS),
+                         "errors": errors, "requests": requests})
+        return [self.all[-1]["per_cpu_s"]]
+
+    def close(self):
+        if self.running:
+            self.running.stop()
+
+
+class AskedByWrk(Asked):
+    """Requests of HTTP/1.1."""
+
+    def warm_up(self):
         with Wrk(self.case, self.running.url()) as wrk:
             time.sleep(min(WARM_S, self.seconds / 2) + START_S)
             wrk.stop()
@@ -150,8 +171,7 @@ class Asked:
         else:
             after = Moment(self.running)
         self.check_run(wrk, requests, after.opened - first.opened)
-        self.note_run(before, after, requests, per_s, wrk.errors)
-        return [self.all[-1]["per_cpu_s"]]
+        return self.note_run(before, after, requests, per_s, wrk.errors)
 
     def wait_until_connected(self, opened):
         deadline = time.monotonic() + CONNECT_S
@@ -176,63 +196,3 @@ class Asked:
             # wrk opens one connection to test the address. wrk also opens connections again if the backlog was full.
             most = self.case.count + OPENS_SLACK + OPENS_AGAIN * requests
             web_check.require(opened <= most, "ignores keep-alive: %d connections" % opened)
-
-    def note_run(self, before, after, requests, per_s, errors):
-        cpu_s = after.cpu_s - before.cpu_s
-        user_s, system_s = after.user_s - before.user_s, after.system_s - before.system_s
-        self.all.append({"per_s": per_s, "per_cpu_s": requests / cpu_s, "ns": cpu_s * 1e9 / requests,
-                         "busy": cpu_s * per_s / requests, "user": user_s / max(user_s + system_s, 1 / TICKS),
-                         "errors": errors, "requests": requests})
-
-    def close(self):
-        if self.running:
-            self.running.stop()
-
-
-def open_idle(port, count, sockets):
-    """Open connections and receive one reply on each."""
-    for i in range(count):
-        s = socket.socket()
-        sockets.append(s)
-        s.settimeout(web_check.REPLY_S)
-        s.bind(("127.0.0.%d" % (2 + i % IDLE_PEERS), 0))
-        s.connect(("127.0.0.1", port))
-        s.sendall(web_check.REQUEST % b"")
-        data = b""
-        while BODY not in data:
-            piece = s.recv(4096)
-            web_check.require(piece, "closes connection %d" % i)
-            data += piece
-
-
-class Idle(Asked):
-    """The memory per idle connection after one reply, in bytes. Each run starts a new server."""
-
-    def prepare(self):
-        """Do nothing: each run starts its server."""
-
-    def run(self):
-        self.running = Running(self.server, False, False, self.places)
-        try:
-            self.running.wait_until_up()
-            self.reply_bytes = web_check.check(self.running, False)
-            each = self.measure()
-        except OSError as reason:
-            raise Failed(str(reason)) from reason
-        finally:
-            self.running.stop()
-            self.running = None
-        self.all.append({"bytes": each})
-        return [each]
-
-    def measure(self):
-        # The connections of web_check.check already caused the allocations that all connections share.
-        sockets = []
-        try:
-            before = self.running.memory_bytes()
-            open_idle(self.running.port, self.case.count, sockets)
-            time.sleep(IDLE_S)
-            return (self.running.memory_bytes() - before) / self.case.count
-        finally:
-            for s in sockets:
-                s.close()

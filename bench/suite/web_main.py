@@ -7,6 +7,7 @@ import os
 import statistics
 import sys
 import tempfile
+import textwrap
 
 from suite import judge, machine, network, web, web_servers
 from suite.results import Measured, Settings
@@ -24,8 +25,8 @@ not installed are omitted. `tools/deps web-peers` installs all peers.
 
 The servers of a case run in turn. A line has the medians of the rounds, their spread, and the median
 ratio to the first server. The decisive figure is requests per second of CPU time of the server (per
-CPU s). If the server is busy below 100 %%, wrk was slower than the server.""" % (
-    " ".join(web_servers.BY_NAME), " ".join(c.name for c in web.CASES))
+CPU s). If the server is busy below 100 %%, the client was slower than the server.""" % (
+    " ".join(web_servers.BY_NAME), textwrap.fill(" ".join(c.name for c in web.CASES), 86))
 
 
 def choose(text, known, what):
@@ -74,12 +75,13 @@ def cells_of(asked, first):
 
 def print_case(case, took_part):
     print("\n### %s, %d %s\n" % (case.work.title, case.count, case.work.count_name))
-    if case.work is web.MEMORY:
+    if case.is_idle:
         print("| server | bytes |\n|---|---:|")
         for asked in took_part:
             print("| %s | %d |" % (asked.server.title, statistics.median(values_of(asked, "bytes"))))
         return
-    print("| server | requests/s | spread | ratio | per CPU s | spread | ratio | ns | user | busy | errors | reply |")
+    print("| server | %s/s | spread | ratio | per CPU s | spread | ratio | ns | user | busy | errors | reply |" %
+          case.work.unit.split()[0])
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for asked in took_part:
         print("| " + " | ".join(cells_of(asked, took_part[0])) + " |")

@@ -1,0 +1,216 @@
+/*
+ * The client of WebSocket echo servers. A constant number of messages is in flight on each
+ * connection.
+ *
+ * usage: ws_load PORT CONNECTIONS IN_FLIGHT KIND BYTES SECONDS PID
+ * KIND is text or binary. BYTES is the length of a message. Print the messages per second, and the
+ * CPU time of the server PID per message, in nanoseconds. The measurement starts after a tenth of
+ * the time, when each connection has received a reply. The figures exclude the handshakes.
+ *
+ * The frames are masked once, before the start. The client compares each byte of the replies: a
+ * reply must be one frame. The client receives all available replies before it sends the next
+ * messages. The client polls without sleeping, for the reason in load.c.
+ */
+#include "client.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+
+#define EVENTS_MAX 512
+#define HEADER_BYTES_MAX 8 /* of a frame below 64 KiB: 2 bytes, a length of 16 bits, a mask */
+#define BYTES_MAX 65535
+#define SHORT_BYTES_MAX 125 /* a longer message has a length of 16 bits */
+#define HEAD_BYTES_MAX 4096
+#define FIN 0x80
+#define MASKED 0x80
+#define LENGTH_16 126
+
+typedef struct connection {
+    size_t received; /* bytes of the first reply that is not complete */
+    size_t back;     /* complete replies since the last send */
+    bool has_replied;
+    int fd;
+} connection;
+
+typedef struct client {
+    int epoll_fd;
+    uint64_t trips;
+    size_t count, in_flight;
+    size_t replied;    /* connections with a reply */
+    double replied_ns; /* time of the last reply */
+    connection *connections;
+    char *frames; /* in_flight copies of a masked frame */
+    char *reply;  /* the frame of the server */
+    size_t frame_bytes, reply_bytes;
+    char *buffer; /* for all replies that are in flight on a connection */
+} client;
+
+/* Write the header of a frame without a mask. Return its length. */
+static size_t write_header(char *to, bool is_text, size_t bytes, int masked)
+{
+    to[0] = (char)(FIN | (is_text ? 1 : 2));
+    to[1] = (char)(masked | (int)(bytes <= SHORT_BYTES_MAX ? bytes : LENGTH_16));
+    if (bytes <= SHORT_BYTES_MAX)
+        return 2;
+    to[2] = (char)(bytes >> 8);
+    to[3] = (char)bytes;
+    return 4;
+}
+
+static void make_frames(client *c, bool is_text, size_t bytes)
+{
+    static const char mask[4] = {0x37, (char)0xfa, 0x21, 0x3d};
+    size_t bytes_max = HEADER_BYTES_MAX + bytes;
+    c->frames = malloc(c->in_flight * bytes_max);
+    c->reply = malloc(bytes_max);
+    c->buffer = malloc(c->in_flight * bytes_max);
+    bench_require(c->frames != NULL && c->reply != NULL && c->buffer != NULL);
+    size_t header = write_header(c->reply, is_text, bytes, 0);
+    write_header(c->frames, is_text, bytes, MASKED);
+    memcpy(c->frames + header, mask, sizeof mask);
+    c->reply_bytes = header + bytes;
+    c->frame_bytes = header + sizeof mask + bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        c->reply[header + i] = (char)('a' + i % 26);
+        c->frames[header + sizeof mask + i] = (char)(c->reply[header + i] ^ mask[i % sizeof mask]);
+    }
+    for (size_t i = 1; i < c->in_flight; i++)
+        memcpy(c->frames + i * c->frame_bytes, c->frames, c->frame_bytes);
+}
+
+/* Perform the handshake of RFC 6455, 1.3. No extension is offered. */
+static void open_websocket(int fd)
+{
+    static const char request[] = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+                                  "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                                  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    char head[HEAD_BYTES_MAX + 1];
+    size_t bytes = 0;
+    bench_require(send(fd, request, sizeof request - 1, MSG_NOSIGNAL) == sizeof request - 1);
+    do {
+        ssize_t n = recv(fd, head + bytes, HEAD_BYTES_MAX - bytes, 0);
+        bench_require(n > 0);
+        bytes += (size_t)n;
+        head[bytes] = '\0';
+    } while (strstr(head, "\r\n\r\n") == NULL);
+    bench_require(strncmp(head, "HTTP/1.1 101 ", 13) == 0);
+    bench_require(strstr(head, " s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n") != NULL);
+    bench_require(strcmp(strstr(head, "\r\n\r\n"), "\r\n\r\n") == 0);
+}
+
+static void open_all(client *c, size_t port)
+{
+    bench_raise_descriptors();
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    c->connections = calloc(c->count, sizeof *c->connections);
+    bench_require(c->epoll_fd >= 0 && c->connections != NULL);
+    for (size_t i = 0; i < c->count; i++) {
+        connection *one = &c->connections[i];
+        one->fd = client_connect(port);
+        open_websocket(one->fd);
+        struct epoll_event event = {EPOLLIN | EPOLLET, {.ptr = one}};
+        bench_require(epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, one->fd, &event) == 0);
+    }
+}
+
+static void send_messages(client *c, connection *to, size_t messages)
+{
+    size_t bytes = messages * c->frame_bytes;
+    ssize_t n = send(to->fd, c->frames, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    bench_require(n == (ssize_t)bytes);
+}
+
+/* Compare received bytes with the expected replies. Count the complete replies. */
+static void compare(client *c, connection *from, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        size_t rest = c->reply_bytes - from->received, part = bytes < rest ? bytes : rest;
+        bool is_echo = memcmp(data, c->reply + from->received, part) == 0;
+        bench_require(is_echo);
+        data += part;
+        bytes -= part;
+        from->received += part;
+        if (from->received == c->reply_bytes) {
+            from->received = 0;
+            from->back++;
+        }
+    }
+}
+
+/*
+ * Return true if a whole message is back. The buffer has room for all messages in flight, so that
+ * one call reads all available bytes.
+ */
+static bool receive(client *c, connection *from)
+{
+    ssize_t n = recv(from->fd, c->buffer, c->in_flight * c->reply_bytes, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN)
+        return false;
+    bool is_connected = n > 0;
+    bench_require(is_connected);
+    compare(c, from, c->buffer, (size_t)n);
+    return from->back > 0;
+}
+
+/* Receive all available replies, then send the next messages. */
+static void exchange(client *c)
+{
+    struct epoll_event events[EVENTS_MAX];
+    connection *back[EVENTS_MAX];
+    int count = epoll_wait(c->epoll_fd, events, EVENTS_MAX, 0), back_count = 0;
+    for (int i = 0; i < count; i++)
+        if (receive(c, events[i].data.ptr))
+            back[back_count++] = events[i].data.ptr;
+    for (int i = 0; i < back_count; i++) {
+        c->replied += !back[i]->has_replied;
+        back[i]->has_replied = true;
+        c->trips += back[i]->back;
+        send_messages(c, back[i], back[i]->back);
+        back[i]->back = 0;
+    }
+}
+
+/* Run until end_ns, until c->trips is at least trips, and until each connection has a reply. */
+static void run_until(client *c, double end_ns, uint64_t trips)
+{
+    double now_ns;
+    while ((now_ns = bench_real_ns()) < end_ns || c->trips < trips || c->replied < c->count) {
+        uint64_t before = c->trips;
+        exchange(c);
+        if (c->trips != before)
+            c->replied_ns = now_ns;
+        bench_require(now_ns - c->replied_ns < CLIENT_TIMEOUT_NS);
+    }
+}
+
+/* Measure for ns nanoseconds. Print the figures. */
+static void measure(client *c, double ns, pid_t server)
+{
+    uint64_t trips_before = c->trips;
+    double server_before = client_server_ns(server), began_ns = bench_real_ns();
+    run_until(c, began_ns + ns, trips_before + c->count);
+    double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
+    bench_print_both(trips / took_ns * 1e9, (client_server_ns(server) - server_before) / trips);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 8) {
+        fprintf(stderr, "usage: %s PORT CONNECTIONS IN_FLIGHT KIND BYTES SECONDS PID\n", argv[0]);
+        return 2;
+    }
+    client c = {.count = strtoul(argv[2], NULL, 10), .in_flight = strtoul(argv[3], NULL, 10)};
+    size_t bytes = strtoul(argv[5], NULL, 10);
+    double seconds = strtod(argv[6], NULL);
+    bench_require(c.count > 0 && c.in_flight > 0 && bytes <= BYTES_MAX);
+    make_frames(&c, strcmp(argv[4], "text") == 0, bytes);
+    open_all(&c, strtoul(argv[1], NULL, 10));
+    for (size_t i = 0; i < c.count; i++)
+        send_messages(&c, &c.connections[i], c.in_flight);
+
+    c.replied_ns = bench_real_ns();
+    run_until(&c, c.replied_ns + seconds * 1e8, 0);
+    measure(&c, seconds * 9e8, atoi(argv[7]));
+    return 0;
+}
