@@ -234,10 +234,10 @@ typedef struct weft__backend_type {
     void (*abandon)(weft__backend *b, bool is_own);
 
     /*
-     * Copy the virtual time and the random state of the abandoned backend `before` to its
-     * replacement b. NULL: the clock is real.
+     * Set the virtual time to the time of `before`, the previous backend of the cord. If `before`
+     * is of the same type, also copy its random state. NULL: the clock is real.
      */
-    void (*inherit_clock)(weft__backend *b, const weft__backend *before);
+    void (*inherit_clock)(weft__backend *b, weft__backend *before);
 
     /* Return the monotonic time in nanoseconds. */
     int64_t (*now_ns)(weft__backend *b);

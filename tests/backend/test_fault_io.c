@@ -87,6 +87,20 @@ static bool close_pipe(void)
 
 FAULT_TEST(a_close_succeeds_whichever_call_fails, close_pipe, 1)
 
+/* A thread without a backend has a real clock, and opens a backend when a call needs one. */
+TEST_FAULTS(time_does_not_go_back_when_a_backend_opens_late)
+{
+    int fd[2];
+    double before = weft_now();
+    bool is_open = REQUIRE_OR_FAULT(weft_pipe(fd));
+    REQUIRE(weft_now() >= before);
+    if (!is_open)
+        return false;
+    REQUIRE(weft_close(fd[0]) == 0);
+    REQUIRE(weft_close(fd[1]) == 0);
+    return true;
+}
+
 /* The fiber of the main thread that the other thread schedules, and the results. */
 typedef struct thread_job {
     weft_fiber target;

@@ -189,11 +189,11 @@ static void sim_abandon(weft__backend *base, bool is_own)
     close(sim_of(base)->wake_fd);
 }
 
-static void sim_inherit_clock(weft__backend *base, const weft__backend *before)
+static void sim_inherit_clock(weft__backend *base, weft__backend *before)
 {
-    const sim_backend *previous = sim_of((weft__backend *)before);
-    sim_of(base)->now_ns = previous->now_ns;
-    sim_of(base)->random_state = previous->random_state;
+    sim_of(base)->now_ns = before->type->now_ns(before);
+    if (before->type == base->type)
+        sim_of(base)->random_state = sim_of(before)->random_state;
 }
 
 static int sim_open(weft__backend **out)

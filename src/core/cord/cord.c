@@ -137,6 +137,8 @@ void weft__cord_open_backend(weft__cord *c, const char *name)
         b = no_backend;
     } else if (has_no_backend) {
         weft__finished_jobs_hand_over(no_backend, b);
+        if (weft__backend_is_virtual(b)) /* no_backend has a real clock, and time never goes back */
+            b->type->inherit_clock(b, no_backend);
     }
     /* Release order, because other threads wake the cord through this pointer. */
     __atomic_store_n(&c->backend, b, __ATOMIC_RELEASE);
