@@ -488,10 +488,11 @@ static bool open_tunnel(script_server *sv, weft_stream *s)
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\n\r\n");
     weft_stream_flush(s);
     int client = weft_stream_fd(s), server = weft_dial("tcp", format("127.0.0.1:%d", h2.port));
-    int there[] = {client, server}, back[] = {server, client};
-    weft_fiber f = weft_spin(tunnel_copy, back);
-    tunnel_copy(there);
-    weft_await(f);
+    int there[] = {client, server}, back[] = {server, client}, rc;
+    WEFT_GROUP(copies, rc) { /* ends also if the server is cancelled meanwhile */
+        weft_group_spin(&copies, tunnel_copy, back);
+        tunnel_copy(there);
+    }
     weft_close(server);
     return false;
 }
