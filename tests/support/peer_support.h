@@ -93,30 +93,32 @@ static inline int free_port(void)
     return ntohs(p.u.in.sin_port);
 }
 
-static inline bool is_listening(int port)
-{
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    int fd = weft_dial("tcp", address);
-    if (fd >= 0)
-        weft_close(fd);
-    return fd >= 0;
-}
-
 /* An nginx that serves the directory. */
 typedef struct nginx {
     weft_process process;
-    int port, tls_port; /* tls_port is 0 without TLS */
+    bool has_http2;                           /* set before start_nginx, for TLS only */
+    int port, tls_port, h2_port, h2_tls_port; /* 0: not served */
 } nginx;
+
+static inline void choose_ports(nginx *n, bool has_tls)
+{
+    n->port = free_port();
+    n->tls_port = has_tls ? free_port() : 0;
+    n->h2_port = n->has_http2 ? free_port() : 0;
+    n->h2_tls_port = n->has_http2 ? free_port() : 0;
+}
 
 /* Write the configuration. server has the directives of the server. */
 static inline void write_conf(const nginx *n, const char *server)
 {
-    char conf[4096], tls[128] = "";
+    char conf[4096], tls[128] = "", http2[128] = "";
     if (n->tls_port != 0)
         snprintf(tls, sizeof tls,
                  "listen 127.0.0.1:%d ssl; ssl_certificate cert.pem; ssl_certificate_key key.pem;",
                  n->tls_port);
+    if (n->has_http2)
+        snprintf(http2, sizeof http2, "listen 127.0.0.1:%d http2; listen 127.0.0.1:%d ssl http2;",
+                 n->h2_port, n->h2_tls_port);
     snprintf(
         conf, sizeof conf,
         "daemon off; master_process off; pid pid; error_log error.log;\n"
@@ -127,10 +129,18 @@ static inline void write_conf(const nginx *n, const char *server)
         "  uwsgi_temp_path tmp; scgi_temp_path tmp;\n"
         "  gzip on; gzip_min_length 1; gzip_types text/plain; gzip_proxied any;\n"
         "  keepalive_requests 4;\n"
-        "  server { listen 127.0.0.1:%d; %s root %s;\n%s }\n"
+        "  server { listen 127.0.0.1:%d; %s %s root %s;\n%s }\n"
         "}\n",
-        n->port, tls, peer_folder, server);
+        n->port, tls, http2, peer_folder, server);
     create_peer_text("nginx.conf", conf);
+}
+
+/* Return whether nginx has written its process id. Before, it listens on all its ports. */
+static inline bool has_nginx_started(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/pid", peer_folder);
+    return access(path, F_OK) == 0;
 }
 
 /*
@@ -144,14 +154,13 @@ static inline bool start_nginx(nginx *n, bool has_tls, const char *server)
     char *const argv[] = {"nginx", "-p", peer_folder, "-c", "nginx.conf", "-e", "error.log", NULL};
     for (int tries = 0; tries < 5; tries++) {
         int ended = -ECANCELED;
-        n->port = free_port();
-        n->tls_port = has_tls ? free_port() : 0;
+        choose_ports(n, has_tls);
         write_conf(n, server);
         if (weft_spawn_process(&n->process, argv, &o) < 0) {
             printf("skipped: nginx is not installed\n");
             return false;
         }
-        while (ended == -ECANCELED && !is_listening(has_tls ? n->tls_port : n->port))
+        while (ended == -ECANCELED && !has_nginx_started())
             WEFT_MOVE_ON_AFTER(0.01)
                 ended = weft_process_wait(&n->process);
         if (ended == -ECANCELED)

@@ -106,6 +106,14 @@ static void fetch_many(size_t count)
  * nghttpd.
  */
 
+static bool is_listening(int port)
+{
+    int fd = weft_dial("tcp", format("127.0.0.1:%d", port));
+    if (fd >= 0)
+        weft_close(fd);
+    return fd >= 0;
+}
+
 static bool start_nghttpd(bool is_tls)
 {
     open_files();
@@ -169,27 +177,21 @@ TEST(nghttpd_is_reached_over_tls)
  * nginx. It sends GOAWAY after 4 requests of a connection.
  */
 
-static bool open_nginx(int *h2_port, int *h2_tls_port)
+static bool open_nginx(void)
 {
-    char conf[512];
     open_files();
-    *h2_port = free_port();
-    *h2_tls_port = free_port();
-    snprintf(conf, sizeof conf,
-             "listen 127.0.0.1:%d http2; listen 127.0.0.1:%d ssl http2;\n"
-             "location /put/ { dav_methods PUT; create_full_put_path on; }\n"
-             "location /small/ { client_max_body_size 1k; dav_methods PUT; }\n",
-             *h2_port, *h2_tls_port);
-    has_nginx = start_nginx(&web, true, conf);
+    web.has_http2 = true;
+    has_nginx = start_nginx(&web, true,
+                            "location /put/ { dav_methods PUT; create_full_put_path on; }\n"
+                            "location /small/ { client_max_body_size 1k; dav_methods PUT; }\n");
     return has_nginx;
 }
 
 TEST(nginx_may_go_away_after_some_requests)
 {
-    int port, tls_port;
-    if (!open_nginx(&port, &tls_port))
+    if (!open_nginx())
         return;
-    use_port(port, false);
+    use_port(web.h2_port, false);
     fetch_many(100);
     assert_big("/big.txt");
     for (int i = 0; i < 2; i++) {
@@ -208,12 +210,11 @@ TEST(nginx_may_go_away_after_some_requests)
 
 TEST(nginx_chooses_the_protocol_over_tls)
 {
-    int port, tls_port;
-    if (!open_nginx(&port, &tls_port))
+    if (!open_nginx())
         return;
     weft_tls *tls =
         weft_tls_client_new(&(weft_tls_options){.ca_pem = local_cert, .alpn = "h2,http/1.1"});
-    use_port(tls_port, true);
+    use_port(web.h2_tls_port, true);
     use_fetcher((weft_fetcher_options){.tls = tls});
     fetch_many(30);
     assert_big("/big.txt");
