@@ -251,15 +251,18 @@ TEST(a_peer_that_has_not_acknowledged_its_reply_keeps_its_fiber)
 TEST(without_a_descriptor_for_the_watch_a_connection_keeps_its_fiber)
 {
     struct rlimit limit;
+    weft__rest_after_s = 1000; /* no rest before the limit */
     open_server(serve_count, NULL);
     server_connect(&s, &client);
     ask(&client, 1);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, limit.rlim_max}), 0);
+    weft__rest_after_s = REST_S;
+    ask(&client, 2);
     weft_sleep(5 * REST_S);
     ck_assert_uint_eq(stats().fibers, 2);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    ask(&client, 2);
+    ask(&client, 3);
     await_rest();
     hang_up(&client);
 }

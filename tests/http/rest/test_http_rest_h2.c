@@ -2,13 +2,19 @@
 #include "http/h2/h2_raw.h"
 #include "http/rest/rest_support.h"
 
-/* Connect to the server, and receive its settings. */
-static void connect_h2(void)
+/* Connect to the server, and send the preface. */
+static void begin_h2(void)
 {
     server_connect(&s, &client);
     h2_begin();
     client_send(&client, H2_MAGIC);
     h2_send(NGHTTP2_SETTINGS, 0, 0, NULL, 0);
+}
+
+/* Connect to the server, and receive its settings. */
+static void connect_h2(void)
+{
+    begin_h2();
     h2_expect("SETTINGS 0 ACK\n");
     acknowledge(client.fd);
 }
@@ -98,8 +104,8 @@ TEST(a_connection_with_a_stream_keeps_its_fiber)
 TEST(a_connection_at_rest_gets_goaway_after_the_idle_time)
 {
     open_server(serve_count, &(weft_http_options){.limits = {.idle_s = 10 * REST_S}});
-    connect_h2();
-    ask_h2(1, 1);
+    begin_h2();
+    ask_h2(1, 1); /* with the preface: the idle time begins after the reply */
     await_rest();
     h2_receive_all();
     ck_assert_has(h2_log, "GOAWAY 0 last=1 NO_ERROR\n");
