@@ -141,11 +141,19 @@ static int h1_wait_for_request(weft__h1_conn *h)
     return h1_wait(h, request_timeout_s(h));
 }
 
+/* Return the time that is left for the rest of the head. */
+static double h1_head_time_left(const weft__h1_conn *h)
+{
+    if (h->head_end_s == 0 || h->requests > 0)
+        return h->conn->server->options.limits.head_s;
+    return fmax(h->head_end_s - weft_now(), 0);
+}
+
 /* Read the rest of an incomplete head. Returns the length of the head, or an error. */
 static ssize_t h1_read_head(weft__h1_conn *h)
 {
     weft_scope scope;
-    ssize_t head = weft_scope_open(&scope, h->conn->server->options.limits.head_s);
+    ssize_t head = weft_scope_open(&scope, h1_head_time_left(h));
     while (head == 0) {
         size_t seen = h->input_bytes;
         ssize_t n = h1_peek(h, seen + 1);
@@ -274,13 +282,15 @@ static bool input_is_h2_preface(const weft__h1_conn *h)
 
 /*
  * Return true if the first input of a connection is the preface of HTTP/2 (RFC 9113, 3.3). Wait for
- * the whole preface within head_s.
+ * the whole preface within head_s. If the input is the head of HTTP/1 after all, the time of this
+ * wait counts.
  */
 static COLD bool h1_is_h2(weft__h1_conn *h)
 {
     if (h->conn->server->options.has_no_http2)
         return false;
-    WEFT_MOVE_ON_AFTER(h->conn->server->options.limits.head_s) {
+    h->head_end_s = weft_now() + h->conn->server->options.limits.head_s;
+    WEFT_MOVE_ON_AFTER(h1_head_time_left(h)) {
         size_t seen = 0;
         while (h->input_bytes > seen && h->input_bytes < PREFACE_BYTES && input_is_h2_preface(h)) {
             seen = h->input_bytes;

@@ -134,6 +134,17 @@ TEST(a_head_that_arrives_too_slowly_ends_the_connection)
     expect_calm();
 }
 
+TEST(half_a_preface_has_the_time_of_one_head)
+{
+    static const weft_http_options options = {.limits = {.head_s = 0.05}};
+    h2_open_bare(serve_paths, NULL, &options);
+    double begun_s = weft_now();
+    client_send(&client, "PRI * HT");
+    expect_status(408);
+    if (is_sim())
+        ck_assert_double_lt(weft_now(), begun_s + 1.5 * options.limits.head_s);
+}
+
 TEST(a_connection_without_settings_or_requests_is_closed)
 {
     static const weft_http_options options = {.limits = {.first_byte_s = 0.05, .idle_s = 0.05}};
