@@ -66,6 +66,8 @@ static void gather_frames(weft__h2_session *s)
         s->fill.bytes += (size_t)n;
     }
     s->is_in_callback = false;
+    if (s->has_input_ended) /* windows do not open any more: the reader fails the streams that wait */
+        weft__h2_session_nudge(s);
     if (n < 0) {
         s->is_output_closed = true;
         weft__h2_session_fail(s, weft__h2_error_of(n));
@@ -123,7 +125,7 @@ static void output_fail(weft__h2_session *s, int error)
     s->is_output_closed = true;
     s->fill.bytes = s->send.bytes = s->send_at = 0;
     /* Unread input may explain why the peer has closed. The reader finds the end of the input. */
-    if (error != -EPIPE && error != -ECONNRESET)
+    if (s->has_input_ended || (error != -EPIPE && error != -ECONNRESET))
         weft__h2_session_fail(s, error);
 }
 

@@ -180,8 +180,10 @@ static int write_at_min_rate(weft_http_request *r, const char *data, size_t byte
         ssize_t n = write_once_at_min_rate(r, data, bytes, is_last, &is_late);
         if (n < 0)
             return (int)n;
-        if ((size_t)n < bytes && !is_late)
-            return -ECANCELED; /* the write was cancelled after a part */
+        if ((size_t)n < bytes && !is_late) { /* the stream ended, or the write was cancelled */
+            int error = weft__h2_stream_error(&weft__h2_request_of(r)->stream);
+            return error < 0 ? error : -ECANCELED;
+        }
         data += n;
         bytes -= (size_t)n;
     }

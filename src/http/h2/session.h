@@ -96,6 +96,11 @@ typedef struct weft__h2_events {
      * uses st, the function may close and free st. Not called after weft__h2_stream_close.
      */
     void (*on_close)(weft__h2_session *s, weft__h2_stream *st);
+    /*
+     * The peer has closed its side of the connection. Streams whose requests are incomplete have
+     * ended. The peer may still read the replies to the others.
+     */
+    void (*on_input_end)(weft__h2_session *s);
     /* SETTINGS of the peer have arrived. */
     void (*on_settings)(weft__h2_session *s);
     /*
@@ -309,8 +314,11 @@ WEFT_SWITCHPOINT void weft__h2_session_close(weft__h2_session *s);
  * output. A server lets other fibers run after each head. The calling fiber becomes the reader. A
  * step that is cancelled has lost nothing. The next step continues, also in another fiber.
  *
+ * If the peer closes its side of the connection, a server continues until it has replied to all
+ * complete requests.
+ *
  * Returns 1, or:
- * 0 if the connection has ended: the peer has closed it, or after GOAWAY no stream is left
+ * 0 if the connection has ended: after GOAWAY or the end of the input, no stream is left
  * -EBADMSG if the peer has violated the protocol; GOAWAY is in the output
  * -ECANCELED if the caller is cancelled
  * -ENOMEM if memory is exhausted
