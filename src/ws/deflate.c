@@ -16,6 +16,9 @@
 #define MEM_LEVEL 8 /* the default of zlib */
 /* The last bytes of a stream that ends with Z_SYNC_FLUSH. */
 #define TAIL_BYTES 4
+/* The data_type of zlib after a whole block, without unused bits; and the mask of both facts. */
+#define AT_BLOCK_END 128
+#define BLOCK_END_MASK (128 | 63)
 /* The least room for the output of a call of zlib. */
 #define ROOM_BYTES 1024
 /* The most bytes in a call of zlib, whose counters have 32 bits. */
@@ -289,6 +292,7 @@ static int inflate_continue(z_stream *z)
     bool is_done = inflateGetDictionary(z, window, &bytes) == Z_OK && inflateReset(z) == Z_OK &&
                    inflateSetDictionary(z, window, bytes) == Z_OK;
     free(window);
+    z->data_type = AT_BLOCK_END;
     return is_done ? 0 : -ENOMEM;
 }
 
@@ -338,10 +342,27 @@ static int inflate_all(weft__ws_deflate *d, z_stream *z, weft__ws_buffer *messag
     return 0;
 }
 
+/*
+ * Decompress the tail, which completes the empty block at the end of the message. In a message that
+ * is cut inside another block, the tail adds bytes to that block, or does not end it.
+ */
+static int inflate_tail(weft__ws_deflate *d, z_stream *z, weft__ws_buffer *message,
+                        size_t bytes_max)
+{
+    static const uint8_t tail[TAIL_BYTES] = {0, 0, 0xff, 0xff};
+    size_t bytes_before = message->bytes;
+    z->next_in = (z_const Bytef *)(uintptr_t)tail;
+    z->avail_in = TAIL_BYTES;
+    int rc = inflate_all(d, z, message, bytes_max);
+    if (rc < 0)
+        return rc;
+    bool is_complete = (z->data_type & BLOCK_END_MASK) == AT_BLOCK_END;
+    return is_complete && message->bytes == bytes_before ? 0 : -EBADMSG;
+}
+
 int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
                           weft__ws_buffer *message, size_t bytes_max)
 {
-    static const uint8_t tail[TAIL_BYTES] = {0, 0, 0xff, 0xff};
     z_stream *z = inflater_get(d);
     if (z == NULL)
         return -ENOMEM;
@@ -353,9 +374,7 @@ int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, b
     int rc = inflate_all(d, z, message, bytes_max);
     if (rc < 0 || !is_last)
         return rc;
-    z->next_in = (z_const Bytef *)(uintptr_t)tail;
-    z->avail_in = TAIL_BYTES;
-    rc = inflate_all(d, z, message, bytes_max);
+    rc = inflate_tail(d, z, message, bytes_max);
     if (rc == 0 && d->params.resets_recv)
         inflater_put(d);
     return rc;

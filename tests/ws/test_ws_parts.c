@@ -478,6 +478,42 @@ TEST(the_examples_of_the_rfc_are_decompressed)
     weft__ws_buffer_free(&message);
 }
 
+/* Inflate each start of a compressed message of one block. */
+static void assert_starts_refused(const char *data, size_t bytes, int level)
+{
+    weft__ws_deflate a, b;
+    codec_open(&a, 15, true);
+    a.level = (uint8_t)level;
+    compressed.bytes = 0;
+    ck_assert_int_eq(weft__ws_deflate_part(&a, data, bytes, true, &compressed), 0);
+    for (size_t n = 0; n < compressed.bytes; n++) {
+        codec_open(&b, 15, true);
+        message.bytes = 0;
+        int rc = weft__ws_inflate_part(&b, compressed.data, n, true, &message, SIZE_MAX);
+        /* A start that ends with the head of a stored block is a whole message. */
+        bool is_whole = n > 0 && (message.bytes == 0 || message.bytes == bytes);
+        ck_assert_msg(rc == -EBADMSG || (rc == 0 && is_whole), "%zu of %zu bytes: %d", n,
+                      compressed.bytes, rc);
+        weft__ws_deflate_close(&b);
+    }
+    weft__ws_deflate_close(&a);
+}
+
+TEST(a_message_cut_inside_a_block_is_malformed)
+{
+    char text[2000], random[200];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "etaoin"[byte_at(i) % 6];
+    for (size_t i = 0; i < sizeof random; i++)
+        random[i] = (char)byte_at(i);
+    assert_starts_refused("Hello", 5, 6);        /* fixed codes */
+    assert_starts_refused(text, sizeof text, 6); /* dynamic codes */
+    assert_starts_refused(random, sizeof random, 6);
+    assert_starts_refused(text, 20, 0); /* a stored block */
+    weft__ws_buffer_free(&compressed);
+    weft__ws_buffer_free(&message);
+}
+
 TEST(decompression_stops_at_the_limit)
 {
     static char zeros[1 << 20];
