@@ -281,6 +281,12 @@ void weft__ws_input_release(weft_ws *ws);
 
 /* recv.c */
 
+/*
+ * A result of a wait or of weft__ws_recv_entered: the connection can rest (serve.c). Like all
+ * results below -4095, it is not an errno, so that a transport cannot return it.
+ */
+#define WEFT__WS_CAN_REST (-10000)
+
 /* Input that the receiver needs. */
 typedef struct weft__ws_want {
     size_t bytes; /* the bytes that the stream must hold; or the room at data */
@@ -289,14 +295,13 @@ typedef struct weft__ws_want {
 
 /*
  * Wait for input. Send what waits to be sent, pings, and a close frame if the server drains.
- * Returns the number of bytes, 0 at the end of the input, an error, or:
- * -EAGAIN if the connection can rest (serve.c)
+ * Returns the number of bytes, 0 at the end of the input, WEFT__WS_CAN_REST, or an error.
  */
 ssize_t weft__ws_await(weft_ws *ws, const weft__ws_want *want);
 
 /*
- * Like weft_ws_recv, but the caller has entered and is ws->live->receiver. Returns also:
- * -EAGAIN if the connection can rest (serve.c)
+ * Like weft_ws_recv, but the caller has entered and is ws->live->receiver. Returns also
+ * WEFT__WS_CAN_REST.
  */
 int weft__ws_recv_entered(weft_ws *ws, weft_ws_message *message);
 
