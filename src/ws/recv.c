@@ -190,7 +190,7 @@ static int recv_in_turn(weft_ws *ws, weft_ws_message *message)
         return weft_fail(-EBUSY, "weft_ws_recv: another fiber is receiving");
     ws->live->receiver = ws->live->receiver_before = weft_self();
     if (ws->live->input != NULL)
-        weft__ws_buffer_free(&ws->live->input->delivered);
+        weft__buffer_free(&ws->live->input->delivered);
     rc = weft__ws_recv_entered(ws, message);
     ws->live->receiver = 0;
     return rc;

@@ -122,10 +122,10 @@ void weft__ws_live_close(weft_ws *ws)
     if (l == NULL)
         return;
     if (l->input != NULL) {
-        weft__ws_buffer_free(&l->input->message);
-        weft__ws_buffer_free(&l->input->delivered);
+        weft__buffer_free(&l->input->message);
+        weft__buffer_free(&l->input->delivered);
     }
-    weft__ws_buffer_free(&l->out);
+    weft__buffer_free(&l->out);
     free(l->input);
     free(l->masks);
     free(l->close_reason);
@@ -215,7 +215,7 @@ void weft__ws_release_memory(weft_ws *ws)
         weft__ws_set_buffer(ws, false);
     if (ws->live->writer != 0 || ws->live->author != 0 || ws->live->out.bytes > 0)
         return;
-    weft__ws_buffer_free(&ws->live->out);
+    weft__buffer_free(&ws->live->out);
     if (ws->deflate != NULL)
         weft__ws_deflate_release(ws->deflate);
 }

@@ -23,10 +23,10 @@
 #ifndef WEFT_WS_WS_H
 #define WEFT_WS_WS_H
 
+#include "base/buffer.h"
 #include "http/message/ws_key.h"
 #include "http/rest/rest.h"
 #include "http/text/field.h"
-#include "ws/buffer.h"
 #include "ws/deflate.h"
 #include "ws/frame.h"
 #include "ws/utf8.h"
@@ -60,9 +60,9 @@ typedef struct weft__ws_control {
 
 /* The message and the frame that are being received. */
 typedef struct weft__ws_input {
-    weft__ws_buffer message; /* decompressed; after the last frame, it has a NUL */
+    weft__buffer message; /* decompressed; after the last frame, it has a NUL */
     /* The last message of weft_ws_recv, while weft_ws_close receives and discards others. */
-    weft__ws_buffer delivered;
+    weft__buffer delivered;
     weft__ws_frame frame;
     uint64_t left;         /* missing bytes of the frame's payload */
     size_t useless_frames; /* frames of the message that have added nothing */
@@ -99,7 +99,7 @@ typedef struct weft__ws_live {
     char *close_reason;         /* of the peer's close frame; NULL: none */
 
     /* Output. A fiber that has its turn owns out. */
-    weft__ws_buffer out;    /* a frame that is compressed or masked, or the rest of a frame */
+    weft__buffer out;       /* a frame that is compressed or masked, or the rest of a frame */
     size_t out_at;          /* bytes of out that are sent */
     weft_fiber writer;      /* the fiber that has its turn, or WEFT__WS_PASSED_*; 0: none */
     weft_fiber author;      /* the fiber that has begun a message with parts; 0: none */

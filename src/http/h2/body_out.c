@@ -45,8 +45,7 @@ static void take_unsent(weft__h2_stream *st, char *to, size_t bytes)
         memcpy(to, st->held.data + st->held_at, n);
         st->held_at += n;
         if (st->held_at == st->held.bytes) {
-            free(st->held.data);
-            st->held = (weft__h2_buffer){0};
+            weft__buffer_free(&st->held);
             st->held_at = 0;
         }
     }
@@ -65,7 +64,7 @@ static int send_frame(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *
     (void)ng, (void)source;
     if (st == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    if (weft__h2_buffer_reserve(&s->fill, FRAME_HEAD_BYTES + bytes) < 0)
+    if (weft__h2_output_reserve(s, FRAME_HEAD_BYTES + bytes) < 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     char *to = s->fill.data + s->fill.bytes;
     memcpy(to, frame_head, FRAME_HEAD_BYTES);
@@ -83,8 +82,7 @@ void weft__h2_body_out_set_callbacks(nghttp2_session_callbacks *callbacks)
 
 void weft__h2_body_out_clear(weft__h2_stream *st)
 {
-    free(st->held.data);
-    st->held = (weft__h2_buffer){0};
+    weft__buffer_free(&st->held);
     st->held_at = 0;
     st->span = NULL;
     st->span_bytes = 0;
@@ -105,7 +103,7 @@ static void resume_source(weft__h2_stream *st)
 /* Copy the bytes in span to held. */
 static int hold_span(weft__h2_stream *st)
 {
-    int rc = weft__h2_buffer_reserve(&st->held, st->span_bytes);
+    int rc = weft__buffer_reserve(&st->held, st->span_bytes);
     if (rc < 0)
         return rc;
     memcpy(st->held.data + st->held.bytes, st->span, st->span_bytes);

@@ -72,8 +72,8 @@ void weft__h2_output_write_briefly(weft__h2_session *s);
 /* Return whether frames must wait in nghttp2. */
 bool weft__h2_output_is_full(const weft__h2_session *s);
 
-/* Provide space for further bytes. Returns 0 or -ENOMEM. */
-int weft__h2_buffer_reserve(weft__h2_buffer *b, size_t bytes);
+/* Provide space for further bytes in the output. Returns 0 or -ENOMEM. */
+int weft__h2_output_reserve(weft__h2_session *s, size_t bytes);
 
 /* stream.c */
 

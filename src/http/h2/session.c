@@ -152,9 +152,8 @@ void weft__h2_session_close(weft__h2_session *s)
     nghttp2_session_del(s->ng);
     weft__h2_memory_release(s);
     s->ng = NULL;
-    free(s->fill.data);
-    free(s->send.data);
-    s->fill = s->send = (weft__h2_buffer){0};
+    weft__buffer_free(&s->fill);
+    weft__buffer_free(&s->send);
     free(s->lingering);
     s->lingering = NULL;
 }
@@ -448,14 +447,10 @@ void weft__h2_session_forget(weft__h2_session *s)
 void weft__h2_session_trim(weft__h2_session *s)
 {
     weft__h2_linger_trim(s);
-    if (s->fill.bytes == 0) {
-        free(s->fill.data);
-        s->fill = (weft__h2_buffer){0};
-    }
-    if (!s->is_writing && s->send.bytes == 0) {
-        free(s->send.data);
-        s->send = (weft__h2_buffer){0};
-    }
+    if (s->fill.bytes == 0)
+        weft__buffer_free(&s->fill);
+    if (!s->is_writing && s->send.bytes == 0)
+        weft__buffer_free(&s->send);
 }
 
 size_t weft__h2_session_streams_left(const weft__h2_session *s)
