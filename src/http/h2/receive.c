@@ -2,10 +2,10 @@
 #include "http/h2/internal.h"
 
 /*
- * A head of this many times head_bytes_max resets its stream. The session reads heads between the
- * limits, so that a server can reply to the request.
+ * Fields of this many times head_bytes_max reset their stream. The session reads and drops fields
+ * between the limits, so that a server can reply to the request.
  */
-#define HEAD_EXCESS_MAX 16
+#define DROPPED_FIELDS_FACTOR 16
 
 /*
  * Before a client has seen the limit of streams, this many refused streams are not its fault. The
@@ -65,7 +65,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     if (UNLIKELY(s->head_bytes > s->options.head_bytes_max ||
                  s->head_fields > s->options.fields_max)) {
         st->is_head_too_large = true;
-        bool is_excessive = s->head_bytes / HEAD_EXCESS_MAX > s->options.head_bytes_max;
+        bool is_excessive = s->head_bytes / DROPPED_FIELDS_FACTOR > s->options.head_bytes_max;
         return is_excessive ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
     }
     if (s->is_client && name[0] == ':' && !set_status(st, value))
