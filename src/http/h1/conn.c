@@ -1,5 +1,6 @@
 /* A connection of HTTP/1: wait for requests, parse their heads, call the handler. */
 #include "http/h1/conn.h"
+#include "http/h1/internal.h"
 #include "http/reply/reply.h"
 #include "http/rest/rest.h"
 #include "http/server/unsent_limit.h"
@@ -258,13 +259,27 @@ static __attribute__((noinline)) void h1_handle_request(weft__h1_conn *h, size_t
 }
 
 /*
+ * Return true if a client that may use HTTP/2 has begun with a preface of another protocol. RFC
+ * 9113, 3.4 requires the end of the connection. A reply of HTTP/1 would look like a frame.
+ */
+static bool h1_has_other_preface(const weft__h1_conn *h)
+{
+    size_t at = h->message.line_at;
+    const char *end = memchr(h->input + at, '\n', h->input_bytes - at);
+    return h->requests == 0 && !h->conn->server->options.has_no_http2 && end != NULL &&
+           weft__message_line_is_other_preface(h->input + at, (size_t)(end + 1 - h->input) - at);
+}
+
+/*
  * Reject a request after -EBADMSG, -ENOMEM or -ETIMEDOUT. After any other error, the connection is
  * lost.
  */
 static COLD void h1_reject_head(weft__h1_conn *h, ssize_t error)
 {
     (void)h1_peek(h, 0); /* the failed peek has cleared h->input */
-    if (error == -EBADMSG)
+    if (error == -EBADMSG && h1_has_other_preface(h))
+        weft__h1_drop(h, "a preface of another protocol");
+    else if (error == -EBADMSG)
         weft__h1_reject(h, h->message.status, h->message.reason, NULL);
     else if (error == -ETIMEDOUT)
         weft__h1_reject(h, 408, "headers arrived too slowly", NULL);

@@ -66,6 +66,9 @@ extern const weft__codec weft__h1_codec;
  */
 void weft__h1_reject(weft__h1_conn *h, int status, const char *reason, const char *text);
 
+/* Like weft__h1_reject with the status 400, but do not send a reply. */
+void weft__h1_drop(weft__h1_conn *h, const char *reason);
+
 /* Functions of the codec. See http/server/codec.h. */
 
 int weft__h1_read(weft_http_request *r, const char **piece, size_t *bytes);

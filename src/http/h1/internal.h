@@ -23,6 +23,12 @@ bool weft__message_line_is_valid(weft__message *m, const char *data, size_t end)
  */
 bool weft__message_line_is_not_http1(const char *line, size_t bytes);
 
+/*
+ * Return true if a whole line consists of three words of capital letters, like the preface of
+ * HTTP/2. No target and no version of HTTP is such a word.
+ */
+bool weft__message_line_is_other_preface(const char *line, size_t bytes);
+
 /* Reject a malformed request line with the matching status. Returns -EBADMSG. */
 int weft__message_reject_line(weft__message *m, const char *line, size_t bytes);
 

@@ -194,6 +194,26 @@ static bool method_is_pri(const char *line, size_t method_bytes)
     return method_bytes == 3 && memcmp(line, "PRI", 3) == 0;
 }
 
+static size_t capitals_bytes(const char *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes && text[i] >= 'A' && text[i] <= 'Z')
+        i++;
+    return i;
+}
+
+COLD bool weft__message_line_is_other_preface(const char *line, size_t bytes)
+{
+    for (int words_left = 3; words_left > 0; words_left--) {
+        size_t word = capitals_bytes(line, bytes);
+        if (word == 0 || word == bytes || line[word] != (words_left > 1 ? ' ' : '\r'))
+            return false;
+        line += word + 1;
+        bytes -= word + 1;
+    }
+    return bytes > 0 && line[0] == '\n';
+}
+
 COLD size_t weft__message_line_method(const char *line, size_t bytes)
 {
     size_t method = bytes_of_kind(line, bytes, WEFT__CTYPE_TOKEN);
