@@ -58,8 +58,10 @@ int weft__ws_options_check(const weft_ws_options *o)
         return weft_fail(-EINVAL, "weft_ws: deflate_level is %d", o->deflate_level);
     if (o->deflate_window_bits != 0 && (o->deflate_window_bits < 9 || o->deflate_window_bits > 15))
         return weft_fail(-EINVAL, "weft_ws: deflate_window_bits is %d", o->deflate_window_bits);
-    if (o->protocols != NULL && !weft__ws_protocols_are_valid(o->protocols))
-        return weft_fail(-EINVAL, "weft_ws: protocols is not a list of tokens: %s", o->protocols);
+    if (o->protocols != NULL &&
+        (!weft__ws_protocols_are_valid(o->protocols) || !weft__ws_protocols_differ(o->protocols)))
+        return weft_fail(-EINVAL, "weft_ws: protocols is not a list of different tokens: %s",
+                         o->protocols);
     return check_fields(o);
 }
 

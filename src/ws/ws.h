@@ -213,6 +213,9 @@ bool weft__ws_key_is_valid(const char *key);
 /* Return whether a list of subprotocols contains only tokens. */
 bool weft__ws_protocols_are_valid(const char *list);
 
+/* Return whether no subprotocol occurs twice in a list. */
+bool weft__ws_protocols_differ(const char *list);
+
 /*
  * Find the first subprotocol of the list wanted that the list offered contains. at is NULL if there
  * is none.
