@@ -8,6 +8,12 @@
 #include "http/h1/message.h"
 #include "http/text/ctype.h"
 
+/*
+ * The maximum length of a method. All registered methods are shorter. The status for a longer
+ * method is 501 (RFC 9112, 3).
+ */
+#define WEFT__METHOD_BYTES_MAX 32
+
 /* Reject a message. status is for the reply. reason is for the log. Returns -EBADMSG. */
 int weft__message_reject(weft__message *m, int status, const char *reason);
 

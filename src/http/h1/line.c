@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-/*
- * The maximum length of a method. All registered methods are shorter. The status for a longer
- * method is 501 (RFC 9112, 3).
- */
-#define METHOD_BYTES_MAX 32
-
 static size_t bytes_of_kind(const char *text, size_t bytes, unsigned kind)
 {
     size_t i = 0;
@@ -217,7 +211,7 @@ COLD bool weft__message_line_is_other_preface(const char *line, size_t bytes)
 COLD size_t weft__message_line_method(const char *line, size_t bytes)
 {
     size_t method = bytes_of_kind(line, bytes, WEFT__CTYPE_TOKEN);
-    bool is_usable = method <= METHOD_BYTES_MAX && !method_is_pri(line, method);
+    bool is_usable = method <= WEFT__METHOD_BYTES_MAX && !method_is_pri(line, method);
     return is_usable && has_line_form(line, bytes) ? method : 0;
 }
 
@@ -228,7 +222,7 @@ COLD int weft__message_reject_line(weft__message *m, const char *line, size_t by
     if (!has_line_form(line, bytes))
         return weft__message_reject(m, 400, "a malformed request line");
     size_t method = bytes_of_kind(line, bytes, WEFT__CTYPE_TOKEN);
-    if (method > METHOD_BYTES_MAX)
+    if (method > WEFT__METHOD_BYTES_MAX)
         return weft__message_reject(m, 501, "a method that is too long");
     if (method_is_pri(line, method))
         return weft__message_reject(m, 501, "the HTTP/2 method PRI");

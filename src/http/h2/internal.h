@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The length of the head of a frame. */
+#define WEFT__H2_FRAME_HEAD_BYTES 9
+
 /* A part of the input of a stream. The first chunk begins with the piece that a reader holds. */
 struct weft__h2_chunk {
     weft__h2_chunk *next;

@@ -17,8 +17,6 @@
 #define TEXT_CAPACITY_FIRST ((size_t)704)
 #define FIELDS_CAPACITY_FIRST 24
 #define TRAILERS_CAPACITY_FIRST ((size_t)256)
-/* The maximum length of a method. The same limit applies to HTTP/1. */
-#define METHOD_BYTES_MAX 32
 
 /*
  * Append text and a NUL to a buffer in the arena. The buffer may move. Returns the offset of the
@@ -253,7 +251,8 @@ static int set_target(weft__h2_request *q, const char **reason)
     size_t line_bytes_max = r->server->options.limits.line_bytes_max;
     r->method = q->text + q->method.at;
     r->target = q->text + (q->path.bytes > 0 ? q->path.at : q->authority.at);
-    if (q->method.bytes > METHOD_BYTES_MAX || !weft__field_is_token(r->method, q->method.bytes))
+    if (q->method.bytes > WEFT__METHOD_BYTES_MAX ||
+        !weft__field_is_token(r->method, q->method.bytes))
         return reject_for(reason, "an invalid method", 400);
     if (q->has_bad_scheme)
         return reject_for(reason, "a scheme other than http and https", 400);
