@@ -61,7 +61,7 @@ static void gather_frames(weft__h2_session *s)
         s->fill.bytes += (size_t)n;
     }
     s->is_in_callback = false;
-    if (s->has_input_ended) /* windows do not open any more: the reader fails the streams that wait */
+    if (s->has_input_ended) /* no window opens any more: the reader fails streams that wait */
         weft__h2_session_nudge(s);
     if (n < 0) {
         s->is_output_closed = true;

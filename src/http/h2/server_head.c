@@ -89,8 +89,8 @@ static bool is_name(const char *name, size_t bytes, const char *expected)
 }
 
 /*
- * Check the scheme. A proxy that ends TLS forwards https without TLS, so that the scheme need not be
- * that of the connection (RFC 9110, 7.4).
+ * Check the scheme. A proxy that ends TLS forwards https without TLS, so that the scheme need not
+ * be that of the connection (RFC 9110, 7.4).
  */
 static void check_scheme(weft__h2_request *q, const char *value, size_t bytes)
 {

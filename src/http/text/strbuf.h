@@ -25,8 +25,8 @@ void weft__strbuf_add(weft__strbuf *w, const char *data, size_t bytes);
 void weft__strbuf_printf(weft__strbuf *w, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /*
- * Return the string, which the caller frees. Returns NULL if memory was exhausted. The strbuf is then
- * not used any more.
+ * Return the string, which the caller frees. Returns NULL if memory was exhausted. The caller must
+ * not use the strbuf any more.
  */
 char *weft__strbuf_take(weft__strbuf *w);
 

@@ -1,4 +1,4 @@
-/* One end of an HTTP/2 connection, whose peer is the test itself. The test writes frames as bytes. */
+/* One end of an HTTP/2 connection. The test itself is the peer, and writes frames as bytes. */
 #ifndef TESTS_HTTP_H2_H2_RAW_PEER_H
 #define TESTS_HTTP_H2_H2_RAW_PEER_H
 

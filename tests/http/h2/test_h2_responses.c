@@ -1,6 +1,6 @@
 /*
- * Responses that a client of HTTP/2 must not accept (RFC 9113, 8). The test is the server. It writes
- * heads as HPACK literals: "\0" name "\1" value. \210 is ":status: 200".
+ * Responses that a client of HTTP/2 must not accept (RFC 9113, 8). The test is the server, and
+ * writes heads as HPACK literals: "\0" name "\1" value. \210 is ":status: 200".
  */
 #include "http/h2/h2_raw_peer.h"
 
