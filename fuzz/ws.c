@@ -26,7 +26,7 @@ typedef struct memory_peer {
     const uint8_t *in;
     size_t in_bytes;
     size_t piece_bytes; /* at most, per read */
-    weft__ws_buffer out;
+    weft__buffer out;
 } memory_peer;
 
 static ssize_t peer_read(void *ctx, void *data, size_t bytes)
@@ -45,7 +45,7 @@ static ssize_t peer_writev(void *ctx, const struct iovec *pieces, int count)
     memory_peer *p = ctx;
     size_t sum = 0;
     for (int i = 0; i < count; i++) {
-        REQUIRE(weft__ws_buffer_reserve(&p->out, pieces[i].iov_len) == 0);
+        REQUIRE(weft__buffer_reserve(&p->out, pieces[i].iov_len) == 0);
         memcpy(p->out.data + p->out.bytes, pieces[i].iov_base, pieces[i].iov_len);
         p->out.bytes += pieces[i].iov_len;
         sum += pieces[i].iov_len;
@@ -141,6 +141,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     check_result(rc, check_output(&peer, is_client), ws);
     weft_ws_free(ws);
     (void)weft_stream_close(&stream);
-    weft__ws_buffer_free(&peer.out);
+    weft__buffer_free(&peer.out);
     return 0;
 }

@@ -62,17 +62,11 @@ const message *history_at(const history *h, uint64_t seq)
 void history_write(json_writer *w, const message *m, const char *reader)
 {
     json_open(w, '{');
-    json_name(w, "seq");
-    json_number(w, (int64_t)m->seq);
-    json_name(w, "at");
-    json_number(w, m->at_ms);
-    json_name(w, "from");
-    json_string(w, m->from);
-    json_name(w, "text");
-    json_string(w, m->text);
-    if (strcmp(m->client, reader) == 0) {
-        json_name(w, "own");
-        json_number(w, m->id);
-    }
+    json_name_number(w, "seq", (int64_t)m->seq);
+    json_name_number(w, "at", m->at_ms);
+    json_name_string(w, "from", m->from);
+    json_name_string(w, "text", m->text);
+    if (strcmp(m->client, reader) == 0)
+        json_name_number(w, "own", m->id);
     json_close(w, '}');
 }

@@ -63,14 +63,10 @@ static void on_exit_of_room(weft_fiber child, weft_value value, void *arg)
         fprintf(stderr, "room %s failed (%s) and restarts\n", r->name, weft_error()->message);
         json_writer w = {0};
         json_open(&w, '{');
-        json_name(&w, "t");
-        json_string(&w, "failed");
-        json_name(&w, "room");
-        json_string(&w, r->name);
-        json_name(&w, "failures");
-        json_number(&w, r->failures);
-        json_name(&w, "why");
-        json_string(&w, weft_error()->message);
+        json_name_string(&w, "t", "failed");
+        json_name_string(&w, "room", r->name);
+        json_name_number(&w, "failures", r->failures);
+        json_name_string(&w, "why", weft_error()->message);
         json_close(&w, '}');
         packet *p = packet_new(&w);
         if (p != NULL) {
@@ -134,8 +130,7 @@ static void tell_rooms(void)
 {
     json_writer w = {0};
     json_open(&w, '{');
-    json_name(&w, "t");
-    json_string(&w, "rooms");
+    json_name_string(&w, "t", "rooms");
     house_write_rooms(&w);
     json_close(&w, '}');
     house_tell_all(packet_new(&w));
@@ -220,16 +215,11 @@ void house_write_rooms(json_writer *w)
     for (size_t i = 0; i < house.rooms_count; i++) {
         const room *r = house.rooms[i];
         json_open(w, '{');
-        json_name(w, "name");
-        json_string(w, r->name);
-        json_name(w, "topic");
-        json_string(w, r->topic);
-        json_name(w, "last");
-        json_number(w, (int64_t)r->history.last);
-        json_name(w, "people");
-        json_number(w, (int64_t)r->people);
-        json_name(w, "failures");
-        json_number(w, r->failures);
+        json_name_string(w, "name", r->name);
+        json_name_string(w, "topic", r->topic);
+        json_name_number(w, "last", (int64_t)r->history.last);
+        json_name_number(w, "people", (int64_t)r->people);
+        json_name_number(w, "failures", r->failures);
         json_close(w, '}');
     }
     json_close(w, ']');

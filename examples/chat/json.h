@@ -94,6 +94,25 @@ void json_string(json_writer *w, const char *text);
 void json_number(json_writer *w, int64_t number);
 void json_bool(json_writer *w, bool is_true);
 
+/* Write a member: its name and its value. */
+static inline void json_name_string(json_writer *w, const char *name, const char *text)
+{
+    json_name(w, name);
+    json_string(w, text);
+}
+
+static inline void json_name_number(json_writer *w, const char *name, int64_t number)
+{
+    json_name(w, name);
+    json_number(w, number);
+}
+
+static inline void json_name_bool(json_writer *w, const char *name, bool is_true)
+{
+    json_name(w, name);
+    json_bool(w, is_true);
+}
+
 /* Write a line break, between the values of a text of several lines. */
 void json_line(json_writer *w);
 

@@ -38,23 +38,16 @@ weft_value pulse_beat(void *arg)
     weft_stats_total(&now);
     json_writer w = {0};
     json_open(&w, '{');
-    json_name(&w, "t");
-    json_string(&w, "pulse");
-    json_name(&w, "fibers");
-    json_number(&w, (int64_t)now.fibers);
-    json_name(&w, "switches");
-    json_number(&w, (int64_t)(now.switches - switches));
-    json_name(&w, "kib");
-    json_number(&w, resident_kib());
-    json_name(&w, "users");
-    json_number(&w, (int64_t)house_users());
-    json_name(&w, "delivered");
-    json_number(&w, (int64_t)deliveries.count);
+    json_name_string(&w, "t", "pulse");
+    json_name_number(&w, "fibers", (int64_t)now.fibers);
+    json_name_number(&w, "switches", (int64_t)(now.switches - switches));
+    json_name_number(&w, "kib", resident_kib());
+    json_name_number(&w, "users", (int64_t)house_users());
+    json_name_number(&w, "delivered", (int64_t)deliveries.count);
     if (deliveries.count > 0) {
-        json_name(&w, "meanMicroseconds");
-        json_number(&w, (int64_t)(1e6 * deliveries.sum_s / (double)deliveries.count));
-        json_name(&w, "maxMicroseconds");
-        json_number(&w, (int64_t)(1e6 * deliveries.max_s));
+        json_name_number(&w, "meanMicroseconds",
+                         (int64_t)(1e6 * deliveries.sum_s / (double)deliveries.count));
+        json_name_number(&w, "maxMicroseconds", (int64_t)(1e6 * deliveries.max_s));
     }
     house_write_rooms(&w);
     json_close(&w, '}');

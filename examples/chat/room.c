@@ -48,10 +48,8 @@ static member *find_member(members *all, weft_fiber writer)
 static void begin(json_writer *w, const char *kind, const room *r)
 {
     json_open(w, '{');
-    json_name(w, "t");
-    json_string(w, kind);
-    json_name(w, "room");
-    json_string(w, r->name);
+    json_name_string(w, "t", kind);
+    json_name_string(w, "room", r->name);
 }
 
 static void remove_member(members *all, member *m)
@@ -102,8 +100,7 @@ static void tell_history(const room *r, const member *m, uint64_t since)
     bool is_complete = since + 1 >= first && since <= h->last;
     json_writer w = {0};
     begin(&w, "joined", r);
-    json_name(&w, "failures");
-    json_number(&w, r->failures);
+    json_name_number(&w, "failures", r->failures);
     json_name(&w, "complete"); /* false: forget what you have, messages between are gone */
     json_bool(&w, is_complete);
     json_name(&w, "messages");
@@ -125,10 +122,8 @@ static void tell_refusal(const room *r, const room_event *e, const char *why)
 {
     json_writer w = {0};
     begin(&w, "refused", r);
-    json_name(&w, "id");
-    json_number(&w, e->id);
-    json_name(&w, "why");
-    json_string(&w, why);
+    json_name_number(&w, "id", e->id);
+    json_name_string(&w, "why", why);
     json_close(&w, '}');
     packet *p = packet_new(&w);
     if (p != NULL)
@@ -184,8 +179,7 @@ static void tell_sender(const room *r, const room_event *e, const message *m)
     } else { /* a repetition of an old message */
         json_writer w = {0};
         begin(&w, "known", r);
-        json_name(&w, "id");
-        json_number(&w, e->id);
+        json_name_number(&w, "id", e->id);
         json_close(&w, '}');
         p = packet_new(&w);
     }
@@ -217,10 +211,8 @@ static void on_typing(const room *r, members *all, const room_event *e)
 {
     json_writer w = {0};
     begin(&w, "typing", r);
-    json_name(&w, "from");
-    json_string(&w, e->who.name);
-    json_name(&w, "on");
-    json_bool(&w, e->is_on);
+    json_name_string(&w, "from", e->who.name);
+    json_name_bool(&w, "on", e->is_on);
     json_close(&w, '}');
     tell_all(all, packet_new(&w), e->who.writer);
 }

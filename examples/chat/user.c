@@ -91,18 +91,12 @@ static int reply(const user *u, const char *kind, const char *room_name, int64_t
 {
     json_writer w = {0};
     json_open(&w, '{');
-    json_name(&w, "t");
-    json_string(&w, kind);
-    if (room_name != NULL) {
-        json_name(&w, "room");
-        json_string(&w, room_name);
-    }
-    json_name(&w, "id");
-    json_number(&w, id);
-    if (why != NULL) {
-        json_name(&w, "why");
-        json_string(&w, why);
-    }
+    json_name_string(&w, "t", kind);
+    if (room_name != NULL)
+        json_name_string(&w, "room", room_name);
+    json_name_number(&w, "id", id);
+    if (why != NULL)
+        json_name_string(&w, "why", why);
     json_close(&w, '}');
     int rc = w.has_failed ? -ENOMEM : weft_ws_send(u->ws, WEFT_WS_TEXT, w.text, w.bytes);
     free(w.text);
@@ -184,14 +178,10 @@ static int send_welcome(const user *u)
 {
     json_writer w = {0};
     json_open(&w, '{');
-    json_name(&w, "t");
-    json_string(&w, "welcome");
-    json_name(&w, "epoch");
-    json_string(&w, house_epoch());
-    json_name(&w, "textMax");
-    json_number(&w, TEXT_BYTES_MAX);
-    json_name(&w, "backend");
-    json_string(&w, weft_backend_name());
+    json_name_string(&w, "t", "welcome");
+    json_name_string(&w, "epoch", house_epoch());
+    json_name_number(&w, "textMax", TEXT_BYTES_MAX);
+    json_name_string(&w, "backend", weft_backend_name());
     house_write_rooms(&w);
     json_close(&w, '}');
     int rc = w.has_failed ? -ENOMEM : weft_ws_send(u->ws, WEFT_WS_TEXT, w.text, w.bytes);

@@ -1,5 +1,5 @@
 /*
- * The demonstration of `make run`: a web page with live parts. Each part is a few lines of plain
+ * A demonstration: a web page with live parts. Each part is a few lines of plain
  * sequential C. All parts run in one thread.
  *
  * usage: demo [DIRECTORY OF THE PAGE]
@@ -248,7 +248,7 @@ static int run_errands(weft_http_request *r, void *ctx)
 }
 
 /*
- * Input of the page: uploads, chat messages and drawings.
+ * Input of the page: uploads and drawings.
  */
 
 /*
@@ -278,17 +278,6 @@ static int take_upload(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%llu\n", total);
 }
 
-/* POST /say with a form: a name and a text. */
-static int take_words(weft_http_request *r, void *ctx)
-{
-    (void)ctx;
-    const char *who = weft_http_form(r, "who", NULL), *what = weft_http_form(r, "what", NULL);
-    if (who == NULL || what == NULL || what[0] == '\0' || strchr(who, '\n') != NULL)
-        return -EINVAL; /* the server replies 400 */
-    tell_all("said", "%.40s\n%.400s", who, what);
-    return weft_http_reply_status(r, 204);
-}
-
 /* POST /draw with a hue and points, "210 10 10 12 14 ...". An empty body wipes the picture. */
 static int take_line(weft_http_request *r, void *ctx)
 {
@@ -316,7 +305,6 @@ static weft_http_router *make_routes(weft_http_files *page)
         weft_http_route(routes, "GET", "/slow", be_slow, NULL) < 0 ||
         weft_http_route(routes, "GET", "/errands", run_errands, NULL) < 0 ||
         weft_http_route(routes, "POST", "/upload", take_upload, NULL) < 0 ||
-        weft_http_route(routes, "POST", "/say", take_words, NULL) < 0 ||
         weft_http_route(routes, "POST", "/draw", take_line, NULL) < 0 ||
         weft_http_route(routes, "GET", "/{path...}", weft_http_serve_files, page) < 0)
         return NULL;

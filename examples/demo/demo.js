@@ -11,8 +11,7 @@ const show = (id, text) => { byId(id).textContent = text; };
 const news = new EventSource('news');
 news.onopen = () => {
   byId('lost').hidden = true;
-  byId('said').replaceChildren(); // the server sends its stored events again
-  wipe();
+  wipe(); // the server sends its stored events again
 };
 news.onerror = () => { byId('lost').hidden = false; };
 news.addEventListener('pulse', event => {
@@ -191,23 +190,6 @@ setInterval(sendLine, 60);
 byId('wipe').onclick = () => fetch('draw', { method: 'POST', body: '' });
 news.addEventListener('drawn', event => drawLine(event.data.split(' ').map(Number)));
 news.addEventListener('wiped', wipe);
-
-// Chat.
-
-news.addEventListener('said', event => {
-  const at = event.data.indexOf('\n'), line = document.createElement('li'), who = document.createElement('b');
-  who.textContent = event.data.slice(0, at);
-  line.append(who, event.data.slice(at + 1));
-  byId('said').append(line);
-  byId('said').scrollTop = byId('said').scrollHeight;
-});
-
-byId('say').onsubmit = event => {
-  event.preventDefault();
-  const form = event.target;
-  fetch('say', { method: 'POST', body: new URLSearchParams(new FormData(form)) })
-    .then(reply => { if (reply.ok) form.what.value = ''; }).catch(() => {});
-};
 
 // A streamed upload.
 

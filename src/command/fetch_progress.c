@@ -2,6 +2,7 @@
  * The progress bar of `weft fetch`, and messages beside it. The bar is one line on stderr, which a
  * fiber redraws. With several URLs, the bar shows their sum.
  */
+#include "command/command.h"
 #include "command/fetch.h"
 
 #include <math.h>
@@ -181,13 +182,11 @@ void fetch_progress_stop(fetch_progress *p)
 
 void fetch_print(fetch_progress *p, const char *format, ...)
 {
-    char text[1024];
     va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     clear(p);
-    fprintf(stderr, "weft: fetch: %s\n", text);
+    va_start(args, format);
+    weft__command_print("fetch", format, args);
+    va_end(args);
 }
 
 void fetch_print_done(fetch_progress *p, const fetch_transfer *t)

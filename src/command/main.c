@@ -34,6 +34,13 @@ static void print_usage(FILE *out)
     fprintf(out, "  %-10s print the version\n", "--version");
 }
 
+void weft__command_print(const char *command, const char *format, va_list args)
+{
+    char text[1024];
+    vsnprintf(text, sizeof text, format, args);
+    fprintf(stderr, "weft: %s: %s\n", command, text);
+}
+
 int weft__command_usage_error(const char *format, ...)
 {
     va_list args;

@@ -33,12 +33,10 @@ typedef struct server {
 
 void serve_print(const char *format, ...)
 {
-    char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    weft__command_print("serve", format, args);
     va_end(args);
-    fprintf(stderr, "weft: serve: %s\n", text);
 }
 
 const char *serve_error_message(int code)

@@ -83,7 +83,7 @@ static int discard_messages(weft_ws *ws)
     weft__ws_input *in = ws->live->input;
     if (in != NULL && in->opcode == 0 && in->delivered.data == NULL) {
         in->delivered = in->message; /* its receiver may still use the message */
-        in->message = (weft__ws_buffer){0};
+        in->message = (weft__buffer){0};
     }
     ws->live->receiver = weft_self();
     ws->live->is_discarding = true;

@@ -71,21 +71,6 @@ static int make_request(handshake *h, const char *url)
     return 0;
 }
 
-/* Check Sec-WebSocket-Accept. HTTP/2 does not use it. */
-static int check_accept(const handshake *h)
-{
-    const char *accept = weft_fetch_header(h->fetch, FIELD("Accept"));
-    if (weft_fetch_status(h->fetch) != 101)
-        return 0;
-    weft__strbuf w = {0};
-    weft__ws_add_accept(&w, h->key.data);
-    int rc = w.has_failed ? -ENOMEM : 0;
-    if (rc == 0 && (accept == NULL || strcmp(accept, w.data) != 0))
-        rc = weft_fail(-EBADMSG, "%s: the server's Sec-WebSocket-Accept is wrong", h->url.data);
-    free(w.data);
-    return rc;
-}
-
 /* Join the values of all fields with this name, separated by commas. */
 static int join_fields(const handshake *h, const char *wanted, weft__strbuf *w)
 {
@@ -97,19 +82,37 @@ static int join_fields(const handshake *h, const char *wanted, weft__strbuf *w)
     return w->has_failed ? -ENOMEM : 0;
 }
 
+/* Check Sec-WebSocket-Accept, which must occur once. HTTP/2 does not use it. */
+static int check_accept(const handshake *h)
+{
+    weft__strbuf accept = {0}, wanted = {0};
+    if (weft_fetch_status(h->fetch) != 101)
+        return 0;
+    int rc = join_fields(h, FIELD("Accept"), &accept);
+    weft__ws_add_accept(&wanted, h->key.data);
+    if (wanted.has_failed)
+        rc = -ENOMEM;
+    if (rc == 0 && strcmp(accept.data, wanted.data) != 0)
+        rc = weft_fail(-EBADMSG, "%s: the server's Sec-WebSocket-Accept is wrong", h->url.data);
+    free(accept.data);
+    free(wanted.data);
+    return rc;
+}
+
 /* Check that the server has chosen one of the offered subprotocols, or none. */
 static int check_protocol(const handshake *h, weft__span *protocol)
 {
     const char *offered = h->options->protocols;
-    const char *chosen = weft_fetch_header(h->fetch, FIELD("Protocol"));
+    weft__strbuf chosen = {0};
     *protocol = (weft__span){0};
-    if (chosen == NULL)
-        return 0;
-    if (offered != NULL && weft__field_is_token(chosen, strlen(chosen)))
-        *protocol = weft__ws_protocols_choose(chosen, offered);
-    return protocol->at != NULL ? 0
-                                : weft_fail(-EBADMSG, "%s: the server chose the subprotocol %s",
-                                            h->url.data, chosen);
+    int rc = join_fields(h, FIELD("Protocol"), &chosen);
+    if (rc == 0 && offered != NULL && weft__field_is_token(chosen.data, chosen.bytes))
+        *protocol = weft__ws_protocols_choose(offered, chosen.data);
+    if (rc == 0 && protocol->at == NULL && weft_fetch_header(h->fetch, FIELD("Protocol")) != NULL)
+        rc = weft_fail(-EBADMSG, "%s: the server chose the subprotocol %s", h->url.data,
+                       chosen.data);
+    free(chosen.data);
+    return rc;
 }
 
 /* Check the extensions. Returns 1 with compression, 0 without, or an error. */

@@ -16,6 +16,9 @@
 #define MEM_LEVEL 8 /* the default of zlib */
 /* The last bytes of a stream that ends with Z_SYNC_FLUSH. */
 #define TAIL_BYTES 4
+/* The data_type of zlib after a whole block, without unused bits; and the mask of both facts. */
+#define AT_BLOCK_END 128
+#define BLOCK_END_MASK (128 | 63)
 /* The least room for the output of a call of zlib. */
 #define ROOM_BYTES 1024
 /* The most bytes in a call of zlib, whose counters have 32 bits. */
@@ -206,10 +209,10 @@ void weft__ws_deflate_release(weft__ws_deflate *d)
 }
 
 /* Call zlib until it has compressed all input and written all output. */
-static int deflate_all(z_stream *z, int flush, weft__ws_buffer *out)
+static int deflate_all(z_stream *z, int flush, weft__buffer *out)
 {
     do {
-        int rc = weft__ws_buffer_reserve(out, ROOM_BYTES);
+        int rc = weft__buffer_reserve(out, ROOM_BYTES);
         if (rc < 0)
             return rc;
         size_t room = out->capacity - out->bytes;
@@ -223,7 +226,7 @@ static int deflate_all(z_stream *z, int flush, weft__ws_buffer *out)
 }
 
 /* Compress data, in portions that the counters of zlib can hold. */
-static int deflate_data(z_stream *z, const char *data, size_t bytes, weft__ws_buffer *out)
+static int deflate_data(z_stream *z, const char *data, size_t bytes, weft__buffer *out)
 {
     for (;;) {
         size_t n = bytes < INPUT_BYTES_MAX ? bytes : INPUT_BYTES_MAX;
@@ -241,26 +244,26 @@ static int deflate_data(z_stream *z, const char *data, size_t bytes, weft__ws_bu
  * End a message: remove the tail of the last block. If the last part is empty, zlib writes no
  * second empty block. The message then needs the first byte of such a block (RFC 7692, 7.2.3.6).
  */
-static int deflate_end(weft__ws_buffer *out, size_t bytes_before)
+static int deflate_end(weft__buffer *out, size_t bytes_before)
 {
     if (out->bytes >= bytes_before + TAIL_BYTES) {
         out->bytes -= TAIL_BYTES;
         return 0;
     }
-    int rc = weft__ws_buffer_reserve(out, 1);
+    int rc = weft__buffer_reserve(out, 1);
     if (rc == 0)
         out->data[out->bytes++] = '\0';
     return rc;
 }
 
 int weft__ws_deflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
-                          weft__ws_buffer *out)
+                          weft__buffer *out)
 {
     size_t bytes_before = out->bytes;
     z_stream *z = deflater_get(d);
     if (z == NULL)
         return -ENOMEM;
-    int rc = weft__ws_buffer_reserve(out, bytes / 2 + ROOM_BYTES);
+    int rc = weft__buffer_reserve(out, bytes / 2 + ROOM_BYTES);
     if (rc == 0)
         rc = deflate_data(z, data, bytes, out);
     if (rc == 0 && is_last)
@@ -289,6 +292,7 @@ static int inflate_continue(z_stream *z)
     bool is_done = inflateGetDictionary(z, window, &bytes) == Z_OK && inflateReset(z) == Z_OK &&
                    inflateSetDictionary(z, window, bytes) == Z_OK;
     free(window);
+    z->data_type = AT_BLOCK_END;
     return is_done ? 0 : -ENOMEM;
 }
 
@@ -296,7 +300,7 @@ static int inflate_continue(z_stream *z)
  * Provide room for output and a NUL. If message has reached its limit, provide one byte in spill,
  * to detect further output.
  */
-static int inflate_reserve(z_stream *z, weft__ws_buffer *message, size_t bytes_max, Bytef *spill)
+static int inflate_reserve(z_stream *z, weft__buffer *message, size_t bytes_max, Bytef *spill)
 {
     size_t left = bytes_max - message->bytes;
     if (left == 0) {
@@ -304,7 +308,7 @@ static int inflate_reserve(z_stream *z, weft__ws_buffer *message, size_t bytes_m
         z->avail_out = 1;
         return 0;
     }
-    int rc = weft__ws_buffer_reserve(message, left < ROOM_BYTES ? left + 1 : ROOM_BYTES + 1);
+    int rc = weft__buffer_reserve(message, left < ROOM_BYTES ? left + 1 : ROOM_BYTES + 1);
     if (rc < 0)
         return rc;
     size_t room = message->capacity - message->bytes - 1;
@@ -315,7 +319,7 @@ static int inflate_reserve(z_stream *z, weft__ws_buffer *message, size_t bytes_m
 }
 
 /* Decompress the input of z. */
-static int inflate_all(weft__ws_deflate *d, z_stream *z, weft__ws_buffer *message, size_t bytes_max)
+static int inflate_all(weft__ws_deflate *d, z_stream *z, weft__buffer *message, size_t bytes_max)
 {
     Bytef spill;
     do {
@@ -338,10 +342,26 @@ static int inflate_all(weft__ws_deflate *d, z_stream *z, weft__ws_buffer *messag
     return 0;
 }
 
-int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
-                          weft__ws_buffer *message, size_t bytes_max)
+/*
+ * Decompress the tail, which completes the empty block at the end of the message. In a message that
+ * is cut inside another block, the tail adds bytes to that block, or does not end it.
+ */
+static int inflate_tail(weft__ws_deflate *d, z_stream *z, weft__buffer *message, size_t bytes_max)
 {
     static const uint8_t tail[TAIL_BYTES] = {0, 0, 0xff, 0xff};
+    size_t bytes_before = message->bytes;
+    z->next_in = (z_const Bytef *)(uintptr_t)tail;
+    z->avail_in = TAIL_BYTES;
+    int rc = inflate_all(d, z, message, bytes_max);
+    if (rc < 0)
+        return rc;
+    bool is_complete = (z->data_type & BLOCK_END_MASK) == AT_BLOCK_END;
+    return is_complete && message->bytes == bytes_before ? 0 : -EBADMSG;
+}
+
+int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
+                          weft__buffer *message, size_t bytes_max)
+{
     z_stream *z = inflater_get(d);
     if (z == NULL)
         return -ENOMEM;
@@ -353,9 +373,7 @@ int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, b
     int rc = inflate_all(d, z, message, bytes_max);
     if (rc < 0 || !is_last)
         return rc;
-    z->next_in = (z_const Bytef *)(uintptr_t)tail;
-    z->avail_in = TAIL_BYTES;
-    rc = inflate_all(d, z, message, bytes_max);
+    rc = inflate_tail(d, z, message, bytes_max);
     if (rc == 0 && d->params.resets_recv)
         inflater_put(d);
     return rc;
@@ -374,14 +392,14 @@ void weft__ws_deflate_release(weft__ws_deflate *d)
 }
 
 int weft__ws_deflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
-                          weft__ws_buffer *out)
+                          weft__buffer *out)
 {
     (void)d, (void)data, (void)bytes, (void)is_last, (void)out;
     return -ENOMEM;
 }
 
 int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
-                          weft__ws_buffer *message, size_t bytes_max)
+                          weft__buffer *message, size_t bytes_max)
 {
     (void)d, (void)data, (void)bytes, (void)is_last, (void)message, (void)bytes_max;
     return -EBADMSG;

@@ -11,8 +11,8 @@
 #ifndef WEFT_WS_DEFLATE_H
 #define WEFT_WS_DEFLATE_H
 
+#include "base/buffer.h"
 #include "http/text/strbuf.h"
-#include "ws/buffer.h"
 
 #include <weft/ws.h>
 
@@ -48,7 +48,7 @@ void weft__ws_deflate_release(weft__ws_deflate *d);
  * -ENOMEM if memory is exhausted
  */
 int weft__ws_deflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
-                          weft__ws_buffer *out);
+                          weft__buffer *out);
 
 /*
  * Decompress a part of a message, and append the result to message, which keeps room for a NUL.
@@ -58,7 +58,7 @@ int weft__ws_deflate_part(weft__ws_deflate *d, const void *data, size_t bytes, b
  * -ENOMEM if memory is exhausted
  */
 int weft__ws_inflate_part(weft__ws_deflate *d, const void *data, size_t bytes, bool is_last,
-                          weft__ws_buffer *message, size_t bytes_max);
+                          weft__buffer *message, size_t bytes_max);
 
 /* extension.c */
 

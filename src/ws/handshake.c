@@ -24,6 +24,16 @@ bool weft__ws_key_is_valid(const char *key)
     return strchr("AQgw", key[bytes - 3]) != NULL;
 }
 
+/* Subprotocols are case-sensitive (RFC 6455, 11.5). */
+static bool list_has(const char *list, weft__span wanted)
+{
+    weft__span item;
+    while (weft__field_next(&list, &item))
+        if (item.bytes == wanted.bytes && memcmp(item.at, wanted.at, item.bytes) == 0)
+            return true;
+    return false;
+}
+
 bool weft__ws_protocols_are_valid(const char *list)
 {
     weft__span item;
@@ -33,14 +43,13 @@ bool weft__ws_protocols_are_valid(const char *list)
     return true;
 }
 
-/* Subprotocols are case-sensitive (RFC 6455, 11.5). */
-static bool list_has(const char *list, weft__span wanted)
+bool weft__ws_protocols_differ(const char *list)
 {
     weft__span item;
     while (weft__field_next(&list, &item))
-        if (item.bytes == wanted.bytes && memcmp(item.at, wanted.at, item.bytes) == 0)
-            return true;
-    return false;
+        if (list_has(list, item))
+            return false;
+    return true;
 }
 
 weft__span weft__ws_protocols_choose(const char *wanted, const char *offered)

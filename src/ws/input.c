@@ -165,7 +165,7 @@ static int message_reserve(weft__ws_input *in, size_t bytes)
     size_t room = bytes + 1;
     if (in->message.capacity == 0 && room < MESSAGE_BYTES_FIRST)
         room = MESSAGE_BYTES_FIRST;
-    return weft__ws_buffer_reserve(&in->message, room);
+    return weft__buffer_reserve(&in->message, room);
 }
 
 static int take_plain(weft_ws *ws, const char *data, size_t bytes)
@@ -184,7 +184,7 @@ static int take_plain(weft_ws *ws, const char *data, size_t bytes)
 /* Decompress a piece. If is_last is set, the message ends after the piece. */
 static int take_inflated(weft_ws *ws, const char *piece, size_t bytes, bool is_last)
 {
-    weft__ws_buffer *message = &ws->live->input->message;
+    weft__buffer *message = &ws->live->input->message;
     size_t before = message->bytes;
     int rc = weft__ws_inflate_part(ws->deflate, piece, bytes, is_last, message,
                                    ws->settings->message_bytes_max);
@@ -378,7 +378,7 @@ void weft__ws_input_release(weft_ws *ws)
     if (in == NULL || in->has_frame || in->opcode != 0 || in->delivered.data != NULL ||
         weft__ws_has_pending(ws))
         return;
-    weft__ws_buffer_free(&in->message);
+    weft__buffer_free(&in->message);
     free(in);
     ws->live->input = NULL;
 }

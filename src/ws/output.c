@@ -95,7 +95,7 @@ int weft__ws_write_rest(weft_ws *ws)
 static int keep_rest(weft_ws *ws, const struct iovec spans[2], size_t done)
 {
     size_t head = spans[0].iov_len, total = head + spans[1].iov_len;
-    int rc = weft__ws_buffer_reserve(&ws->live->out, total - done);
+    int rc = weft__buffer_reserve(&ws->live->out, total - done);
     if (rc < 0) {
         weft__ws_end(ws, rc); /* the frame remains incomplete */
         return rc;
@@ -163,7 +163,7 @@ static int write_direct(weft_ws *ws, const struct iovec spans[2])
 static int write_masked(weft_ws *ws, const weft__ws_frame *frame, const struct iovec spans[2])
 {
     size_t head = spans[0].iov_len, bytes = spans[1].iov_len;
-    int rc = weft__ws_buffer_reserve(&ws->live->out, head + bytes);
+    int rc = weft__buffer_reserve(&ws->live->out, head + bytes);
     if (rc < 0)
         return rc;
     memcpy(ws->live->out.data, spans[0].iov_base, head);

@@ -21,10 +21,10 @@
  */
 #define REST_PART 0.05
 
-/* Results of a wait, in addition to the number of bytes and errors. */
+/* Results of a wait, in addition to the number of bytes and errors. A transport returns errnos. */
 enum {
-    WAIT_LATE = -ETIMEDOUT, /* the time is over */
-    WAIT_WOKEN = -EAGAIN,   /* another fiber or the drain has cancelled the wait */
+    WAIT_LATE = -10001,  /* the time is over */
+    WAIT_WOKEN = -10002, /* another fiber or the drain has cancelled the wait */
 };
 
 /* The silence of the peer so far. */
@@ -150,7 +150,7 @@ ssize_t weft__ws_await(weft_ws *ws, const weft__ws_want *want)
         double timeout_s = may_rest ? REST_PART * weft__rest_after_s : wait_s(ws, s);
         ssize_t n = input_wait_within(ws, want, timeout_s, is_idle);
         if (n == WAIT_LATE && may_rest)
-            return -EAGAIN;
+            return WEFT__WS_CAN_REST;
         if (n == WAIT_LATE)
             rc = note_silence(ws, &s);
         else if (n != WAIT_WOKEN)
@@ -169,7 +169,7 @@ int weft__ws_recv_entered(weft_ws *ws, weft_ws_message *message)
     /* The peer need not wait for the answer to its close frame. */
     if (rc < 0 && rc != -ECANCELED && ws->is_close_received && ws->failure == 0)
         rc = 0;
-    return rc < 0 && rc != -ECANCELED && rc != -EAGAIN ? weft__ws_fail(ws, rc) : rc;
+    return rc < 0 && rc != -ECANCELED && rc != WEFT__WS_CAN_REST ? weft__ws_fail(ws, rc) : rc;
 }
 
 /* Wait while a fiber in weft_ws_close discards messages. Returns 0 or an error. */
@@ -190,7 +190,7 @@ static int recv_in_turn(weft_ws *ws, weft_ws_message *message)
         return weft_fail(-EBUSY, "weft_ws_recv: another fiber is receiving");
     ws->live->receiver = ws->live->receiver_before = weft_self();
     if (ws->live->input != NULL)
-        weft__ws_buffer_free(&ws->live->input->delivered);
+        weft__buffer_free(&ws->live->input->delivered);
     rc = weft__ws_recv_entered(ws, message);
     ws->live->receiver = 0;
     return rc;

@@ -36,7 +36,7 @@ static int write_compressed(weft_ws *ws, uint8_t opcode, const void *data, size_
 {
     int rc = weft__ws_write_rest(ws);
     if (rc == 0)
-        rc = weft__ws_buffer_reserve(&ws->live->out, WEFT__WS_HEADER_BYTES_MAX);
+        rc = weft__buffer_reserve(&ws->live->out, WEFT__WS_HEADER_BYTES_MAX);
     if (rc < 0)
         return rc;
     ws->live->out.bytes = WEFT__WS_HEADER_BYTES_MAX;

@@ -85,12 +85,9 @@ static void end_events(weft_ws *ws)
     ws->is_open = false;
 }
 
-/* A result of run_events: the connection can rest. */
-#define CAN_REST 1
-
 /*
- * Receive messages and call on_message. Returns 0 after the close handshake, CAN_REST, or an error,
- * after which the connection must be closed.
+ * Receive messages and call on_message. Returns 0 after the close handshake, WEFT__WS_CAN_REST, or
+ * an error, after which the connection must be closed.
  */
 static int run_events(weft_ws *ws)
 {
@@ -101,7 +98,7 @@ static int run_events(weft_ws *ws)
         rc = weft__ws_recv_entered(ws, &message);
         ws->live->receiver = 0;
         if (rc <= 0)
-            return rc == -EAGAIN ? CAN_REST : rc;
+            return rc;
         rc = ws->events->on_message(ws, &message, ws->ctx);
     }
     return rc;
@@ -145,7 +142,7 @@ static double handle_event(weft_ws *ws, int reason)
     if (reason == 0)
         ws->is_pinged = false;
     int rc = reason == -ECANCELED ? reason : run_events(ws);
-    if (rc == CAN_REST)
+    if (rc == WEFT__WS_CAN_REST)
         return ws->is_pinged ? ws->settings->pong_s : ws->settings->ping_s;
     if (rc < 0)
         close_events(ws, rc);

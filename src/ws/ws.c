@@ -58,8 +58,10 @@ int weft__ws_options_check(const weft_ws_options *o)
         return weft_fail(-EINVAL, "weft_ws: deflate_level is %d", o->deflate_level);
     if (o->deflate_window_bits != 0 && (o->deflate_window_bits < 9 || o->deflate_window_bits > 15))
         return weft_fail(-EINVAL, "weft_ws: deflate_window_bits is %d", o->deflate_window_bits);
-    if (o->protocols != NULL && !weft__ws_protocols_are_valid(o->protocols))
-        return weft_fail(-EINVAL, "weft_ws: protocols is not a list of tokens: %s", o->protocols);
+    if (o->protocols != NULL &&
+        (!weft__ws_protocols_are_valid(o->protocols) || !weft__ws_protocols_differ(o->protocols)))
+        return weft_fail(-EINVAL, "weft_ws: protocols is not a list of different tokens: %s",
+                         o->protocols);
     return check_fields(o);
 }
 
@@ -122,10 +124,10 @@ void weft__ws_live_close(weft_ws *ws)
     if (l == NULL)
         return;
     if (l->input != NULL) {
-        weft__ws_buffer_free(&l->input->message);
-        weft__ws_buffer_free(&l->input->delivered);
+        weft__buffer_free(&l->input->message);
+        weft__buffer_free(&l->input->delivered);
     }
-    weft__ws_buffer_free(&l->out);
+    weft__buffer_free(&l->out);
     free(l->input);
     free(l->masks);
     free(l->close_reason);
@@ -215,7 +217,7 @@ void weft__ws_release_memory(weft_ws *ws)
         weft__ws_set_buffer(ws, false);
     if (ws->live->writer != 0 || ws->live->author != 0 || ws->live->out.bytes > 0)
         return;
-    weft__ws_buffer_free(&ws->live->out);
+    weft__buffer_free(&ws->live->out);
     if (ws->deflate != NULL)
         weft__ws_deflate_release(ws->deflate);
 }

@@ -23,10 +23,10 @@
 #ifndef WEFT_WS_WS_H
 #define WEFT_WS_WS_H
 
+#include "base/buffer.h"
 #include "http/message/ws_key.h"
 #include "http/rest/rest.h"
 #include "http/text/field.h"
-#include "ws/buffer.h"
 #include "ws/deflate.h"
 #include "ws/frame.h"
 #include "ws/utf8.h"
@@ -60,9 +60,9 @@ typedef struct weft__ws_control {
 
 /* The message and the frame that are being received. */
 typedef struct weft__ws_input {
-    weft__ws_buffer message; /* decompressed; after the last frame, it has a NUL */
+    weft__buffer message; /* decompressed; after the last frame, it has a NUL */
     /* The last message of weft_ws_recv, while weft_ws_close receives and discards others. */
-    weft__ws_buffer delivered;
+    weft__buffer delivered;
     weft__ws_frame frame;
     uint64_t left;         /* missing bytes of the frame's payload */
     size_t useless_frames; /* frames of the message that have added nothing */
@@ -99,7 +99,7 @@ typedef struct weft__ws_live {
     char *close_reason;         /* of the peer's close frame; NULL: none */
 
     /* Output. A fiber that has its turn owns out. */
-    weft__ws_buffer out;    /* a frame that is compressed or masked, or the rest of a frame */
+    weft__buffer out;       /* a frame that is compressed or masked, or the rest of a frame */
     size_t out_at;          /* bytes of out that are sent */
     weft_fiber writer;      /* the fiber that has its turn, or WEFT__WS_PASSED_*; 0: none */
     weft_fiber author;      /* the fiber that has begun a message with parts; 0: none */
@@ -213,6 +213,9 @@ bool weft__ws_key_is_valid(const char *key);
 /* Return whether a list of subprotocols contains only tokens. */
 bool weft__ws_protocols_are_valid(const char *list);
 
+/* Return whether no subprotocol occurs twice in a list. */
+bool weft__ws_protocols_differ(const char *list);
+
 /*
  * Find the first subprotocol of the list wanted that the list offered contains. at is NULL if there
  * is none.
@@ -281,6 +284,12 @@ void weft__ws_input_release(weft_ws *ws);
 
 /* recv.c */
 
+/*
+ * A result of a wait or of weft__ws_recv_entered: the connection can rest (serve.c). Like all
+ * results below -4095, it is not an errno, so that a transport cannot return it.
+ */
+#define WEFT__WS_CAN_REST (-10000)
+
 /* Input that the receiver needs. */
 typedef struct weft__ws_want {
     size_t bytes; /* the bytes that the stream must hold; or the room at data */
@@ -289,14 +298,13 @@ typedef struct weft__ws_want {
 
 /*
  * Wait for input. Send what waits to be sent, pings, and a close frame if the server drains.
- * Returns the number of bytes, 0 at the end of the input, an error, or:
- * -EAGAIN if the connection can rest (serve.c)
+ * Returns the number of bytes, 0 at the end of the input, WEFT__WS_CAN_REST, or an error.
  */
 ssize_t weft__ws_await(weft_ws *ws, const weft__ws_want *want);
 
 /*
- * Like weft_ws_recv, but the caller has entered and is ws->live->receiver. Returns also:
- * -EAGAIN if the connection can rest (serve.c)
+ * Like weft_ws_recv, but the caller has entered and is ws->live->receiver. Returns also
+ * WEFT__WS_CAN_REST.
  */
 int weft__ws_recv_entered(weft_ws *ws, weft_ws_message *message);
 

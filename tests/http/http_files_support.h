@@ -48,10 +48,15 @@ static inline void remove_file(const char *name)
 }
 
 /* Set the time of the last modification. */
+static inline void set_mtime_ns(const char *name, time_t seconds, long ns)
+{
+    struct timespec times[2] = {{seconds, ns}, {seconds, ns}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, tree_path(name), times, 0), 0);
+}
+
 static inline void set_mtime(const char *name, time_t seconds)
 {
-    struct timespec times[2] = {{seconds, 0}, {seconds, 0}};
-    ck_assert_int_eq(utimensat(AT_FDCWD, tree_path(name), times, 0), 0);
+    set_mtime_ns(name, seconds, 0);
 }
 
 static inline int remove_entry(const char *path, const struct stat *s, int flag, struct FTW *f)

@@ -1,5 +1,6 @@
 /* Time limits, pings, the close handshake and the drain of the server, with a raw client. */
 #include "support/suite.h"
+#include "ws/ws.h"
 #include "ws/ws_support.h"
 
 FIXTURE(NULL, ws_end_test)
@@ -31,6 +32,57 @@ static int recv_once(weft_ws *ws)
 {
     weft_ws_message m;
     return weft_ws_recv(ws, &m);
+}
+
+/*
+ * Errors of the transport.
+ */
+
+static int broken_result, broken_reads;
+
+static ssize_t broken_read(void *ctx, void *data, size_t bytes)
+{
+    broken_reads++;
+    return broken_reads < 100 ? broken_result : -EIO;
+}
+
+static ssize_t broken_writev(void *ctx, const struct iovec *pieces, int count)
+{
+    return -EPIPE;
+}
+
+static int broken_close(void *ctx)
+{
+    return 0;
+}
+
+static const weft_stream_type broken = {
+    .read = broken_read, .writev = broken_writev, .close = broken_close};
+
+/* Receive from a transport that fails. */
+static int recv_broken(weft_ws *ws)
+{
+    weft_stream stream, *real = ws->live->stream;
+    ck_assert_int_eq(weft_stream_open_with(&stream, &broken, NULL), 0);
+    ws->live->stream = &stream;
+    int rc = recv_once(ws);
+    ws->live->stream = real;
+    (void)weft_stream_close(&stream);
+    return rc;
+}
+
+TEST(an_error_of_the_transport_is_not_a_time_limit)
+{
+    static const int errors[] = {-ETIMEDOUT, -EAGAIN};
+    for (size_t i = 0; i < COUNT_OF(errors); i++) {
+        broken_result = errors[i];
+        broken_reads = 0;
+        open_script(recv_broken, (weft_ws_options){0});
+        ck_assert(!raw_recv());
+        ck_assert_int_eq(script_result, errors[i]);
+        ck_assert_int_eq(broken_reads, 1);
+        ws_end();
+    }
 }
 
 /*

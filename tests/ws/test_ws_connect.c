@@ -83,6 +83,35 @@ TEST(the_request_of_the_client_is_that_of_the_rfc)
     ck_assert_str_eq(weft_ws_protocol(ws), "");
 }
 
+/* Copy the key of the request that has arrived. */
+static void get_key(char key[25])
+{
+    const char *field = strstr(site.received, "Sec-WebSocket-Key: ");
+    ck_assert_ptr_nonnull(field);
+    snprintf(key, 25, "%s", field + strlen("Sec-WebSocket-Key: "));
+    ck_assert(weft__ws_key_is_valid(key));
+}
+
+TEST(each_handshake_has_another_key)
+{
+    char first[25], second[25];
+    FRAMES("\x88\x00");
+    ck_assert_int_eq(connect_to(site_url(), (weft_ws_options){0}), 0);
+    get_key(first);
+    weft_ws_free(ws);
+    site.requests = site.received_bytes = 0;
+    ck_assert_int_eq(connect_to(site_url(), (weft_ws_options){0}), 0);
+    get_key(second);
+    ck_assert_str_ne(first, second);
+}
+
+TEST(the_offered_subprotocols_differ_and_are_tokens)
+{
+    ck_assert_int_eq(connect_to(site_url(), (weft_ws_options){.protocols = "a, b, a"}), -EINVAL);
+    ck_assert_int_eq(connect_to(site_url(), (weft_ws_options){.protocols = "a b"}), -EINVAL);
+    ck_assert_ptr_null(ws);
+}
+
 static void assert_url(const char *url, const char *expected)
 {
     site.requests = site.received_bytes = 0;
@@ -136,6 +165,10 @@ TEST(the_client_checks_the_answer_of_the_server)
               "Sec-WebSocket-Accept: %s\r\n\r\n -> 0",
               "HTTP/1.1 101 X\r\nConnection: close\r\nUpgrade: websocket\r\n"
               "Sec-WebSocket-Accept: %s\r\n\r\n -> 74",
+              "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n -> 74",
+              "HTTP/1.1 101 X\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n\r\n -> 74",
+              ACCEPTED("Sec-WebSocket-Accept: x\r\n") " -> 74",
+              ACCEPTED("Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: a\r\n") " -> 74",
               "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
               "Sec-WebSocket-Accept: %s\r\n\r\n -> 74",
               "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n -> 111",

@@ -183,6 +183,14 @@ TEST(malformed_compression_is_refused)
               "C1 85 00000000 F200110000 -> 1007"); /* a reference to an empty context */
 }
 
+TEST(a_message_cut_inside_a_block_is_refused)
+{
+    EACH_PAIR(
+        assert_hex_refused, "C1 83 00000000 F248CD -> 1007",
+        "41 83 00000000 F248CD 80 80 00000000 -> 1007",
+        "C1 86 00000000 000500FAFF48 -> 1007"); /* the end of the block is as long as the tail */
+}
+
 TEST(compressed_text_is_refused_at_its_first_invalid_byte)
 {
     char sent[200];

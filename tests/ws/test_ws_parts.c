@@ -366,7 +366,7 @@ TEST(the_offer_of_a_client_names_its_limits)
  * Compression.
  */
 
-static weft__ws_buffer compressed, message;
+static weft__buffer compressed, message;
 
 static void codec_open(weft__ws_deflate *d, int bits, bool resets)
 {
@@ -415,8 +415,8 @@ TEST_LOOP(messages_survive_compression, 7 * 2 * 2)
     ck_assert(resets ? again == first : again < 60);
     weft__ws_deflate_close(&a);
     weft__ws_deflate_close(&b);
-    weft__ws_buffer_free(&compressed);
-    weft__ws_buffer_free(&message);
+    weft__buffer_free(&compressed);
+    weft__buffer_free(&message);
 }
 
 TEST(a_message_is_compressed_in_parts)
@@ -441,8 +441,8 @@ TEST(a_message_is_compressed_in_parts)
     }
     weft__ws_deflate_close(&a);
     weft__ws_deflate_close(&b);
-    weft__ws_buffer_free(&compressed);
-    weft__ws_buffer_free(&message);
+    weft__buffer_free(&compressed);
+    weft__buffer_free(&message);
 }
 
 static int inflate_hex(weft__ws_deflate *d, const char *hex, size_t max)
@@ -475,7 +475,43 @@ TEST(the_examples_of_the_rfc_are_decompressed)
     ck_assert_uint_eq(message.bytes, 0);
     ck_assert_int_eq(inflate_hex(&d, "ff ff ", SIZE_MAX), -EBADMSG);
     weft__ws_deflate_close(&d);
-    weft__ws_buffer_free(&message);
+    weft__buffer_free(&message);
+}
+
+/* Inflate each start of a compressed message of one block. */
+static void assert_starts_refused(const char *data, size_t bytes, int level)
+{
+    weft__ws_deflate a, b;
+    codec_open(&a, 15, true);
+    a.level = (uint8_t)level;
+    compressed.bytes = 0;
+    ck_assert_int_eq(weft__ws_deflate_part(&a, data, bytes, true, &compressed), 0);
+    for (size_t n = 0; n < compressed.bytes; n++) {
+        codec_open(&b, 15, true);
+        message.bytes = 0;
+        int rc = weft__ws_inflate_part(&b, compressed.data, n, true, &message, SIZE_MAX);
+        /* A start that ends with the head of a stored block is a whole message. */
+        bool is_whole = n > 0 && (message.bytes == 0 || message.bytes == bytes);
+        ck_assert_msg(rc == -EBADMSG || (rc == 0 && is_whole), "%zu of %zu bytes: %d", n,
+                      compressed.bytes, rc);
+        weft__ws_deflate_close(&b);
+    }
+    weft__ws_deflate_close(&a);
+}
+
+TEST(a_message_cut_inside_a_block_is_malformed)
+{
+    char text[2000], random[200];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "etaoin"[byte_at(i) % 6];
+    for (size_t i = 0; i < sizeof random; i++)
+        random[i] = (char)byte_at(i);
+    assert_starts_refused("Hello", 5, 6);        /* fixed codes */
+    assert_starts_refused(text, sizeof text, 6); /* dynamic codes */
+    assert_starts_refused(random, sizeof random, 6);
+    assert_starts_refused(text, 20, 0); /* a stored block */
+    weft__buffer_free(&compressed);
+    weft__buffer_free(&message);
 }
 
 TEST(decompression_stops_at_the_limit)
@@ -500,8 +536,8 @@ TEST(decompression_stops_at_the_limit)
     ck_assert_uint_eq(message.bytes, sizeof zeros);
     weft__ws_deflate_close(&a);
     weft__ws_deflate_close(&b);
-    weft__ws_buffer_free(&compressed);
-    weft__ws_buffer_free(&message);
+    weft__buffer_free(&compressed);
+    weft__buffer_free(&message);
 }
 
 #endif

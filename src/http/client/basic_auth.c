@@ -20,8 +20,5 @@ char *weft__basic_auth_new(const char *user)
         weft__strbuf_add_base64(&w, text, (size_t)bytes);
     }
     free(text);
-    if (!w.has_failed)
-        return w.data;
-    free(w.data);
-    return NULL;
+    return weft__strbuf_take(&w);
 }

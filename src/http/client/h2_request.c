@@ -2,6 +2,7 @@
 #include "base/compiler.h"
 #include "http/client/h2.h"
 #include "http/text/ctype.h"
+#include "http/text/field.h"
 
 #include <weft/error.h>
 
@@ -26,6 +27,12 @@ static void add_name(weft__strbuf *w, const char *name)
         w->data[at] = weft__ctype_lower(w->data[at]);
 }
 
+static void end_value(head_text *h)
+{
+    weft__strbuf_add(&h->text, "", 1);
+    h->count++;
+}
+
 static void add_h2_field(void *ctx, const char *name, const char *value)
 {
     head_text *h = ctx;
@@ -36,15 +43,10 @@ static void add_h2_field(void *ctx, const char *name, const char *value)
     /* RFC 8441, 5: the opening handshake of HTTP/2 has no key. */
     if (h->is_upgrade && strcasecmp(name, "Sec-WebSocket-Key") == 0)
         return;
+    weft__span trimmed = weft__field_trim(value, strlen(value)); /* RFC 9113, 8.2.1 */
     add_name(&h->text, name);
-    weft__strbuf_add(&h->text, value, strlen(value) + 1);
-    h->count++;
-}
-
-static void end_value(head_text *h)
-{
-    weft__strbuf_add(&h->text, "", 1);
-    h->count++;
+    weft__strbuf_add(&h->text, trimmed.at, trimmed.bytes);
+    end_value(h);
 }
 
 /* Add the pseudo fields (RFC 9113, 8.3.1). */

@@ -15,10 +15,7 @@ static char *origin_key_of(const weft_fetch *f)
     if (f->proxy.is_used)
         weft__strbuf_printf(&w, " %s@%s %d", f->proxy.url.user, f->proxy.url.host,
                             f->proxy.url.port);
-    if (!w.has_failed)
-        return w.data;
-    free(w.data);
-    return NULL;
+    return weft__strbuf_take(&w);
 }
 
 static weft__origin *find_origin(weft_fetcher *fetcher, const char *key)

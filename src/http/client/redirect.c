@@ -21,10 +21,7 @@ static char *url_text_of(const weft_url *url)
         weft__strbuf_printf(&w, ":%d", url->port);
     weft__strbuf_printf(&w, "%s%s%s%s%s", url->path, url->has_query ? "?" : "", url->query,
                         url->fragment[0] != '\0' ? "#" : "", url->fragment);
-    if (!w.has_failed)
-        return w.data;
-    free(w.data);
-    return NULL;
+    return weft__strbuf_take(&w);
 }
 
 static bool url_is_web(const weft_url *url)

@@ -184,15 +184,18 @@ static int root_open_file(const weft__files_root *root, const char *name, weft__
     return -ENOENT;
 }
 
+/* Compare the times of two files. If a has no fraction of a second, compare only seconds. */
 static bool is_older(const struct stat *a, const struct stat *b)
 {
-    return a->st_mtim.tv_sec < b->st_mtim.tv_sec ||
-           (a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec < b->st_mtim.tv_nsec);
+    const struct timespec *at = &a->st_mtim, *bt = &b->st_mtim;
+    return at->tv_sec < bt->tv_sec ||
+           (at->tv_sec == bt->tv_sec && at->tv_nsec != 0 && at->tv_nsec < bt->tv_nsec);
 }
 
 /*
  * Look up a precompressed file. Ignore an empty file, and a file that is older than the original.
- * Such files are incomplete or have the contents of an earlier version.
+ * Such files are incomplete or have the contents of an earlier version. Programs such as brotli
+ * copy the time of the original without its fraction.
  */
 static int look_up_coded(weft__file_lookup *f, weft__coding coding, bool is_cached_only)
 {

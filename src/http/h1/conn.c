@@ -1,5 +1,6 @@
 /* A connection of HTTP/1: wait for requests, parse their heads, call the handler. */
 #include "http/h1/conn.h"
+#include "http/h1/internal.h"
 #include "http/reply/reply.h"
 #include "http/rest/rest.h"
 #include "http/server/unsent_limit.h"
@@ -141,11 +142,19 @@ static int h1_wait_for_request(weft__h1_conn *h)
     return h1_wait(h, request_timeout_s(h));
 }
 
+/* Return the time that is left for the rest of the head. */
+static double h1_head_time_left(const weft__h1_conn *h)
+{
+    if (h->head_end_s == 0 || h->requests > 0)
+        return h->conn->server->options.limits.head_s;
+    return fmax(h->head_end_s - weft_now(), 0);
+}
+
 /* Read the rest of an incomplete head. Returns the length of the head, or an error. */
 static ssize_t h1_read_head(weft__h1_conn *h)
 {
     weft_scope scope;
-    ssize_t head = weft_scope_open(&scope, h->conn->server->options.limits.head_s);
+    ssize_t head = weft_scope_open(&scope, h1_head_time_left(h));
     while (head == 0) {
         size_t seen = h->input_bytes;
         ssize_t n = h1_peek(h, seen + 1);
@@ -250,13 +259,27 @@ static __attribute__((noinline)) void h1_handle_request(weft__h1_conn *h, size_t
 }
 
 /*
+ * Return true if a client that may use HTTP/2 has begun with a preface of another protocol. RFC
+ * 9113, 3.4 requires the end of the connection. A reply of HTTP/1 would look like a frame.
+ */
+static bool h1_has_other_preface(const weft__h1_conn *h)
+{
+    size_t at = h->message.line_at;
+    const char *end = memchr(h->input + at, '\n', h->input_bytes - at);
+    return h->requests == 0 && !h->conn->server->options.has_no_http2 && end != NULL &&
+           weft__message_line_is_other_preface(h->input + at, (size_t)(end + 1 - h->input) - at);
+}
+
+/*
  * Reject a request after -EBADMSG, -ENOMEM or -ETIMEDOUT. After any other error, the connection is
  * lost.
  */
 static COLD void h1_reject_head(weft__h1_conn *h, ssize_t error)
 {
     (void)h1_peek(h, 0); /* the failed peek has cleared h->input */
-    if (error == -EBADMSG)
+    if (error == -EBADMSG && h1_has_other_preface(h))
+        weft__h1_drop(h, "a preface of another protocol");
+    else if (error == -EBADMSG)
         weft__h1_reject(h, h->message.status, h->message.reason, NULL);
     else if (error == -ETIMEDOUT)
         weft__h1_reject(h, 408, "headers arrived too slowly", NULL);
@@ -274,13 +297,15 @@ static bool input_is_h2_preface(const weft__h1_conn *h)
 
 /*
  * Return true if the first input of a connection is the preface of HTTP/2 (RFC 9113, 3.3). Wait for
- * the whole preface within head_s.
+ * the whole preface within head_s. If the input is the head of HTTP/1 after all, the time of this
+ * wait counts.
  */
 static COLD bool h1_is_h2(weft__h1_conn *h)
 {
     if (h->conn->server->options.has_no_http2)
         return false;
-    WEFT_MOVE_ON_AFTER(h->conn->server->options.limits.head_s) {
+    h->head_end_s = weft_now() + h->conn->server->options.limits.head_s;
+    WEFT_MOVE_ON_AFTER(h1_head_time_left(h)) {
         size_t seen = 0;
         while (h->input_bytes > seen && h->input_bytes < PREFACE_BYTES && input_is_h2_preface(h)) {
             seen = h->input_bytes;

@@ -23,11 +23,12 @@ typedef struct weft__h1_conn {
     weft__arena arena;
     const char *input; /* unread input, as of the last peek */
     size_t input_bytes;
-    size_t requests;  /* number of requests so far */
-    size_t unflushed; /* upper bound of bytes in the output buffer, up to WEFT__OUT_BYTES */
-    double begun_s;   /* when the first byte of the request arrived; 0 without a log */
-    bool must_close;  /* close the connection after this reply */
-    bool is_chunked;  /* the body of the current reply */
+    size_t requests;   /* number of requests so far */
+    size_t unflushed;  /* upper bound of bytes in the output buffer, up to WEFT__OUT_BYTES */
+    double begun_s;    /* when the first byte of the request arrived; 0 without a log */
+    double head_end_s; /* when the first head must be complete; 0: nothing has waited for it yet */
+    bool must_close;   /* close the connection after this reply */
+    bool is_chunked;   /* the body of the current reply */
 } weft__h1_conn;
 
 static inline weft__h1_conn *weft__h1_conn_of(const weft_http_request *r)
@@ -64,6 +65,9 @@ extern const weft__codec weft__h1_codec;
  * text is NULL, the body is the status and its name.
  */
 void weft__h1_reject(weft__h1_conn *h, int status, const char *reason, const char *text);
+
+/* Like weft__h1_reject with the status 400, but do not send a reply. */
+void weft__h1_drop(weft__h1_conn *h, const char *reason);
 
 /* Functions of the codec. See http/server/codec.h. */
 

@@ -8,6 +8,12 @@
 #include "http/h1/message.h"
 #include "http/text/ctype.h"
 
+/*
+ * The maximum length of a method. All registered methods are shorter. The status for a longer
+ * method is 501 (RFC 9112, 3).
+ */
+#define WEFT__METHOD_BYTES_MAX 32
+
 /* Reject a message. status is for the reply. reason is for the log. Returns -EBADMSG. */
 int weft__message_reject(weft__message *m, int status, const char *reason);
 
@@ -22,6 +28,12 @@ bool weft__message_line_is_valid(weft__message *m, const char *data, size_t end)
  * status for such a line is 505.
  */
 bool weft__message_line_is_not_http1(const char *line, size_t bytes);
+
+/*
+ * Return true if a whole line consists of three words of capital letters, like the preface of
+ * HTTP/2. No target and no version of HTTP is such a word.
+ */
+bool weft__message_line_is_other_preface(const char *line, size_t bytes);
 
 /* Reject a malformed request line with the matching status. Returns -EBADMSG. */
 int weft__message_reject_line(weft__message *m, const char *line, size_t bytes);

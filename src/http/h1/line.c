@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-/*
- * The maximum length of a method. All registered methods are shorter. The status for a longer
- * method is 501 (RFC 9112, 3).
- */
-#define METHOD_BYTES_MAX 32
-
 static size_t bytes_of_kind(const char *text, size_t bytes, unsigned kind)
 {
     size_t i = 0;
@@ -194,10 +188,30 @@ static bool method_is_pri(const char *line, size_t method_bytes)
     return method_bytes == 3 && memcmp(line, "PRI", 3) == 0;
 }
 
+static size_t capitals_bytes(const char *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes && text[i] >= 'A' && text[i] <= 'Z')
+        i++;
+    return i;
+}
+
+COLD bool weft__message_line_is_other_preface(const char *line, size_t bytes)
+{
+    for (int words_left = 3; words_left > 0; words_left--) {
+        size_t word = capitals_bytes(line, bytes);
+        if (word == 0 || word == bytes || line[word] != (words_left > 1 ? ' ' : '\r'))
+            return false;
+        line += word + 1;
+        bytes -= word + 1;
+    }
+    return bytes > 0 && line[0] == '\n';
+}
+
 COLD size_t weft__message_line_method(const char *line, size_t bytes)
 {
     size_t method = bytes_of_kind(line, bytes, WEFT__CTYPE_TOKEN);
-    bool is_usable = method <= METHOD_BYTES_MAX && !method_is_pri(line, method);
+    bool is_usable = method <= WEFT__METHOD_BYTES_MAX && !method_is_pri(line, method);
     return is_usable && has_line_form(line, bytes) ? method : 0;
 }
 
@@ -208,7 +222,7 @@ COLD int weft__message_reject_line(weft__message *m, const char *line, size_t by
     if (!has_line_form(line, bytes))
         return weft__message_reject(m, 400, "a malformed request line");
     size_t method = bytes_of_kind(line, bytes, WEFT__CTYPE_TOKEN);
-    if (method > METHOD_BYTES_MAX)
+    if (method > WEFT__METHOD_BYTES_MAX)
         return weft__message_reject(m, 501, "a method that is too long");
     if (method_is_pri(line, method))
         return weft__message_reject(m, 501, "the HTTP/2 method PRI");

@@ -44,11 +44,14 @@ static uint64_t reject_with_reply(weft__h1_conn *h, int status, const char *text
     return weft__reply_reject(&r, status, text);
 }
 
-COLD void weft__h1_reject(weft__h1_conn *h, int status, const char *reason, const char *text)
+/* Log a request that got this many bytes as the body of its reply. */
+static void log_rejection(weft__h1_conn *h, int status, const char *reason, uint64_t bytes)
 {
     const weft_http_options *o = &h->conn->server->options;
     const weft__peer *p = &h->conn->peer;
     char peer[WEFT__IP_TEXT_BYTES] = "unix";
+    if (o->log == NULL)
+        return;
     if (!p->is_unix)
         weft__ip_write(&p->ip, peer);
     weft_http_record record = {
@@ -58,11 +61,21 @@ COLD void weft__h1_reject(weft__h1_conn *h, int status, const char *reason, cons
         .user_agent = "",
         .reason = reason,
         .status = status,
+        .bytes = bytes,
+        .seconds = weft_now() - h->begun_s,
     };
-    if (o->log != NULL)
-        record_set_request_line(h, &record);
-    record.bytes = reject_with_reply(h, status, text);
-    record.seconds = weft_now() - h->begun_s;
-    if (o->log != NULL)
-        o->log(&record, o->log_ctx);
+    record_set_request_line(h, &record);
+    o->log(&record, o->log_ctx);
+}
+
+COLD void weft__h1_reject(weft__h1_conn *h, int status, const char *reason, const char *text)
+{
+    log_rejection(h, status, reason, reject_with_reply(h, status, text));
+}
+
+COLD void weft__h1_drop(weft__h1_conn *h, const char *reason)
+{
+    h->must_close = true;
+    h->conn->has_unread = true;
+    log_rejection(h, 400, reason, 0);
 }

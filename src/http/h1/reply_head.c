@@ -2,6 +2,7 @@
 #include "http/h1/conn.h"
 #include "http/reply/reply.h"
 #include "http/text/date.h"
+#include "http/text/format.h"
 #include "http/text/status.h"
 
 /* An upper bound of the length of the lines that the server adds. */
@@ -23,13 +24,10 @@ static inline void head_add(head_buffer *h, const char *text, size_t bytes)
 
 static void head_add_number(head_buffer *h, uint64_t number)
 {
-    char digits[20];
-    size_t n = sizeof digits;
-    do {
-        digits[--n] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    head_add(h, digits + n, sizeof digits - n);
+    char digits[WEFT__DECIMAL_BYTES];
+    size_t bytes;
+    const char *first = weft__format_decimal(digits, number, &bytes);
+    head_add(h, first, bytes);
 }
 
 static void head_add_field(head_buffer *h, const weft__reply_field *f)

@@ -4,8 +4,6 @@
  */
 #include "http/h2/internal.h"
 
-#define FRAME_HEAD_BYTES 9
-
 /* nghttp2 asks how many bytes the next DATA frame has. send_frame then copies them. */
 static ssize_t read_source(nghttp2_session *ng, int32_t id, uint8_t *buffer, size_t bytes_max,
                            uint32_t *flags, nghttp2_data_source *source, void *ctx)
@@ -45,8 +43,7 @@ static void take_unsent(weft__h2_stream *st, char *to, size_t bytes)
         memcpy(to, st->held.data + st->held_at, n);
         st->held_at += n;
         if (st->held_at == st->held.bytes) {
-            free(st->held.data);
-            st->held = (weft__h2_buffer){0};
+            weft__buffer_free(&st->held);
             st->held_at = 0;
         }
     }
@@ -65,12 +62,12 @@ static int send_frame(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *
     (void)ng, (void)source;
     if (st == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    if (weft__h2_buffer_reserve(&s->fill, FRAME_HEAD_BYTES + bytes) < 0)
+    if (weft__h2_output_reserve(s, WEFT__H2_FRAME_HEAD_BYTES + bytes) < 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     char *to = s->fill.data + s->fill.bytes;
-    memcpy(to, frame_head, FRAME_HEAD_BYTES);
-    take_unsent(st, to + FRAME_HEAD_BYTES, bytes);
-    s->fill.bytes += FRAME_HEAD_BYTES + bytes;
+    memcpy(to, frame_head, WEFT__H2_FRAME_HEAD_BYTES);
+    take_unsent(st, to + WEFT__H2_FRAME_HEAD_BYTES, bytes);
+    s->fill.bytes += WEFT__H2_FRAME_HEAD_BYTES + bytes;
     if (weft__h2_stream_unsent(st) <= s->options.unsent_bytes_max)
         weft_cond_signal(&st->writable);
     return weft__h2_output_is_full(s) ? NGHTTP2_ERR_PAUSE : 0;
@@ -83,8 +80,7 @@ void weft__h2_body_out_set_callbacks(nghttp2_session_callbacks *callbacks)
 
 void weft__h2_body_out_clear(weft__h2_stream *st)
 {
-    free(st->held.data);
-    st->held = (weft__h2_buffer){0};
+    weft__buffer_free(&st->held);
     st->held_at = 0;
     st->span = NULL;
     st->span_bytes = 0;
@@ -105,7 +101,7 @@ static void resume_source(weft__h2_stream *st)
 /* Copy the bytes in span to held. */
 static int hold_span(weft__h2_stream *st)
 {
-    int rc = weft__h2_buffer_reserve(&st->held, st->span_bytes);
+    int rc = weft__buffer_reserve(&st->held, st->span_bytes);
     if (rc < 0)
         return rc;
     memcpy(st->held.data + st->held.bytes, st->span, st->span_bytes);
@@ -132,22 +128,26 @@ static int send_span(weft__h2_stream *st)
     return rc;
 }
 
-ssize_t weft__h2_stream_write(weft__h2_stream *st, const void *data, size_t bytes)
+/* Send bytes. Returns the number of bytes taken, or an error if none were taken. */
+static ssize_t send_bytes(weft__h2_stream *st, const void *data, size_t bytes)
 {
-    int rc = st->is_writing ? -EBUSY : weft__h2_stream_check_send(st);
-    if (rc < 0 || bytes == 0)
-        return rc;
-    if (!st->has_source)
-        return -EPIPE;
     st->is_writing = true;
     st->span = data;
     st->span_bytes = bytes;
-    rc = send_span(st);
+    int rc = send_span(st);
     st->is_writing = false;
     size_t taken = bytes - st->span_bytes;
     st->span = NULL;
     st->span_bytes = 0;
     return taken > 0 ? (ssize_t)taken : rc;
+}
+
+ssize_t weft__h2_stream_write(weft__h2_stream *st, const void *data, size_t bytes)
+{
+    int rc = st->is_writing ? -EBUSY : weft__h2_stream_check_send(st);
+    if (rc < 0 || bytes == 0)
+        return rc;
+    return st->has_source ? send_bytes(st, data, bytes) : -EPIPE;
 }
 
 ssize_t weft__h2_stream_write_last(weft__h2_stream *st, const void *data, size_t bytes)
@@ -160,17 +160,11 @@ ssize_t weft__h2_stream_write_last(weft__h2_stream *st, const void *data, size_t
 
 ssize_t weft__h2_body_out_last(weft__h2_stream *st, const void *data, size_t bytes)
 {
-    st->is_writing = st->is_ending = true;
-    st->span = data;
-    st->span_bytes = bytes;
-    int rc = send_span(st);
-    st->is_writing = false;
-    size_t taken = bytes - st->span_bytes;
-    if (taken < bytes)
+    st->is_ending = true;
+    ssize_t n = send_bytes(st, data, bytes);
+    if (n < 0 || (size_t)n < bytes)
         st->is_ending = false;
-    st->span = NULL;
-    st->span_bytes = 0;
-    return taken > 0 ? (ssize_t)taken : rc;
+    return n;
 }
 
 int weft__h2_stream_write_later(weft__h2_stream *st, const void *data, size_t bytes)

@@ -12,10 +12,9 @@
  */
 #include "http/h2/internal.h"
 
-#define FRAME_HEAD_BYTES 9
 #define PRIORITY_PAYLOAD_BYTES 5
 /* The head of a frame and the stream that PRIORITY or PRIORITY_UPDATE names. */
-#define PRIORITY_BYTES (FRAME_HEAD_BYTES + 4)
+#define PRIORITY_BYTES (WEFT__H2_FRAME_HEAD_BYTES + 4)
 
 static inline uint32_t number_of(const uint8_t *bytes, int count)
 {
@@ -56,12 +55,12 @@ void weft__h2_check_add_reset(weft__h2_session *s, int32_t id)
 /* Return how many bytes of a frame the check needs. */
 static size_t bytes_needed(const weft__h2_check *c)
 {
-    if (c->count < FRAME_HEAD_BYTES)
-        return FRAME_HEAD_BYTES;
+    if (c->count < WEFT__H2_FRAME_HEAD_BYTES)
+        return WEFT__H2_FRAME_HEAD_BYTES;
     uint32_t payload = number_of(c->bytes, 3);
     bool names_stream = (c->bytes[3] == NGHTTP2_PRIORITY && payload == PRIORITY_PAYLOAD_BYTES) ||
                         (c->bytes[3] == NGHTTP2_PRIORITY_UPDATE && payload >= 4);
-    return names_stream ? PRIORITY_BYTES : FRAME_HEAD_BYTES;
+    return names_stream ? PRIORITY_BYTES : WEFT__H2_FRAME_HEAD_BYTES;
 }
 
 /* Return the code for a frame on a stream that is not open. */
@@ -104,9 +103,9 @@ static size_t skip_frame(weft__h2_check *c, size_t bytes)
 static size_t read_frame_head(weft__h2_check *c, const uint8_t *data, size_t bytes)
 {
     size_t at = 0;
-    if (LIKELY(c->count == 0 && bytes >= FRAME_HEAD_BYTES)) {
-        memcpy(c->bytes, data, FRAME_HEAD_BYTES);
-        at = c->count = FRAME_HEAD_BYTES;
+    if (LIKELY(c->count == 0 && bytes >= WEFT__H2_FRAME_HEAD_BYTES)) {
+        memcpy(c->bytes, data, WEFT__H2_FRAME_HEAD_BYTES);
+        at = c->count = WEFT__H2_FRAME_HEAD_BYTES;
     }
     while (at < bytes && c->count < bytes_needed(c))
         c->bytes[c->count++] = data[at++];
@@ -119,7 +118,7 @@ static void next_frame(weft__h2_check *c)
     int type = c->bytes[3];
     c->ends_head = (type == NGHTTP2_HEADERS || type == NGHTTP2_CONTINUATION) &&
                    (c->bytes[4] & NGHTTP2_FLAG_END_HEADERS) != 0;
-    c->skip = number_of(c->bytes, 3) - (c->count - FRAME_HEAD_BYTES);
+    c->skip = number_of(c->bytes, 3) - (c->count - WEFT__H2_FRAME_HEAD_BYTES);
     c->count = 0;
 }
 

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The length of the head of a frame. */
+#define WEFT__H2_FRAME_HEAD_BYTES 9
+
 /* A part of the input of a stream. The first chunk begins with the piece that a reader holds. */
 struct weft__h2_chunk {
     weft__h2_chunk *next;
@@ -72,8 +75,8 @@ void weft__h2_output_write_briefly(weft__h2_session *s);
 /* Return whether frames must wait in nghttp2. */
 bool weft__h2_output_is_full(const weft__h2_session *s);
 
-/* Provide space for further bytes. Returns 0 or -ENOMEM. */
-int weft__h2_buffer_reserve(weft__h2_buffer *b, size_t bytes);
+/* Provide space for further bytes in the output. Returns 0 or -ENOMEM. */
+int weft__h2_output_reserve(weft__h2_session *s, size_t bytes);
 
 /* stream.c */
 

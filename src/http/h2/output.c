@@ -12,26 +12,21 @@
  * sends them in the order of their priorities.
  */
 #define OUTPUT_BYTES_MAX ((size_t)64 << 10)
-/* The first and the largest capacity of a buffer. The largest has space for one more frame. */
+/*
+ * The first and the largest capacity of a buffer. The largest has space for one more frame. A
+ * buffer that would have more than half of it gets all of it.
+ */
 #define CAPACITY_FIRST ((size_t)1 << 10)
 #define CAPACITY_MAX (OUTPUT_BYTES_MAX + ((size_t)17 << 10))
 
-int weft__h2_buffer_reserve(weft__h2_buffer *b, size_t bytes)
+int weft__h2_output_reserve(weft__h2_session *s, size_t bytes)
 {
-    size_t needed = b->bytes + bytes;
-    if (LIKELY(needed <= b->capacity))
+    weft__buffer *b = &s->fill;
+    if (LIKELY(bytes <= b->capacity - b->bytes))
         return 0;
-    size_t capacity = b->capacity != 0 ? 2 * b->capacity : CAPACITY_FIRST;
-    while (capacity < needed)
-        capacity *= 2;
-    if (capacity > CAPACITY_MAX && needed <= CAPACITY_MAX)
-        capacity = CAPACITY_MAX;
-    char *data = realloc(b->data, capacity);
-    if (data == NULL)
-        return -ENOMEM;
-    b->data = data;
-    b->capacity = capacity;
-    return 0;
+    size_t capacity = b->capacity < CAPACITY_MAX / 4 ? CAPACITY_FIRST : CAPACITY_MAX;
+    size_t room = capacity > b->bytes ? capacity - b->bytes : 0;
+    return weft__buffer_reserve(b, bytes > room ? bytes : room);
 }
 
 bool weft__h2_output_is_full(const weft__h2_session *s)
@@ -56,7 +51,7 @@ static void gather_frames(weft__h2_session *s)
     while (!weft__h2_output_is_full(s)) {
         const uint8_t *data;
         n = has_next(s) ? nghttp2_session_mem_send(s->ng, &data) : 0;
-        if (n > 0 && weft__h2_buffer_reserve(&s->fill, (size_t)n) < 0)
+        if (n > 0 && weft__h2_output_reserve(s, (size_t)n) < 0)
             n = NGHTTP2_ERR_NOMEM;
         if (n <= 0) {
             s->has_frames = weft__h2_output_is_full(s); /* send_frame pauses at a full buffer */
@@ -66,6 +61,8 @@ static void gather_frames(weft__h2_session *s)
         s->fill.bytes += (size_t)n;
     }
     s->is_in_callback = false;
+    if (s->has_input_ended) /* no window opens any more: the reader fails streams that wait */
+        weft__h2_session_nudge(s);
     if (n < 0) {
         s->is_output_closed = true;
         weft__h2_session_fail(s, weft__h2_error_of(n));
@@ -111,7 +108,7 @@ static bool next_output(weft__h2_session *s)
         return !s->is_output_closed;
     if (s->has_frames)
         gather_frames(s);
-    weft__h2_buffer empty = s->send;
+    weft__buffer empty = s->send;
     s->send = s->fill;
     s->fill = empty;
     return s->send.bytes > 0 && !s->is_output_closed;
@@ -123,7 +120,7 @@ static void output_fail(weft__h2_session *s, int error)
     s->is_output_closed = true;
     s->fill.bytes = s->send.bytes = s->send_at = 0;
     /* Unread input may explain why the peer has closed. The reader finds the end of the input. */
-    if (error != -EPIPE && error != -ECONNRESET)
+    if (s->has_input_ended || (error != -EPIPE && error != -ECONNRESET))
         weft__h2_session_fail(s, error);
 }
 

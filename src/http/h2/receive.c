@@ -2,10 +2,10 @@
 #include "http/h2/internal.h"
 
 /*
- * A head of this many times head_bytes_max resets its stream. The session reads heads between the
- * limits, so that a server can reply to the request.
+ * Fields of this many times head_bytes_max reset their stream. The session reads and drops fields
+ * between the limits, so that a server can reply to the request.
  */
-#define HEAD_EXCESS_MAX 16
+#define DROPPED_FIELDS_FACTOR 16
 
 /*
  * Before a client has seen the limit of streams, this many refused streams are not its fault. The
@@ -43,12 +43,11 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     return nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
 }
 
-/* Read the status. nghttp2 has checked that it has three digits. Returns whether it is valid. */
-static bool set_status(weft__h2_stream *st, const uint8_t *value)
+/* Read the status. nghttp2 has checked that it has three digits. */
+static void set_status(weft__h2_stream *st, const uint8_t *value)
 {
     st->status = (value[0] - '0') * 100 + (value[1] - '0') * 10 + (value[2] - '0');
     st->has_status = true;
-    return st->status >= 100;
 }
 
 static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
@@ -65,11 +64,11 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     if (UNLIKELY(s->head_bytes > s->options.head_bytes_max ||
                  s->head_fields > s->options.fields_max)) {
         st->is_head_too_large = true;
-        bool is_excessive = s->head_bytes / HEAD_EXCESS_MAX > s->options.head_bytes_max;
+        bool is_excessive = s->head_bytes / DROPPED_FIELDS_FACTOR > s->options.head_bytes_max;
         return is_excessive ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
     }
-    if (s->is_client && name[0] == ':' && !set_status(st, value))
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    if (s->is_client && name[0] == ':')
+        set_status(st, value);
     if (s->events->on_field == NULL)
         return 0;
     int rc = s->events->on_field(s, st, (const char *)name, name_bytes, (const char *)value,
@@ -143,6 +142,18 @@ static void receive_goaway(weft__h2_session *s, const nghttp2_frame *frame)
         s->events->on_goaway(s, frame->goaway.last_stream_id, frame->goaway.error_code);
 }
 
+/*
+ * Reset the stream of a response whose status is below 100. nghttp2 does not check it. If the head
+ * ends the stream, no frame follows.
+ */
+static void refuse_status(weft__h2_session *s, weft__h2_stream *st)
+{
+    st->error = -EBADMSG;
+    st->code = NGHTTP2_PROTOCOL_ERROR;
+    weft__h2_session_check(s,
+                           nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, st->id, st->code));
+}
+
 /* Handle a frame of a stream: the end of a head, of a body, or of the stream. */
 static void receive_in_stream(weft__h2_session *s, const nghttp2_frame *frame)
 {
@@ -151,6 +162,10 @@ static void receive_in_stream(weft__h2_session *s, const nghttp2_frame *frame)
         return;
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
         st->is_reset_by_peer = true;
+        return;
+    }
+    if (st->has_status && st->status < 100) {
+        refuse_status(s, st);
         return;
     }
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
@@ -252,7 +267,8 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
         (void)weft__h2_linger_remove(s, id);
         return 0;
     }
-    st->code = code;
+    if (st->code == NGHTTP2_NO_ERROR)
+        st->code = code;
     weft__h2_stream_detach(st, error_of_code(st, code));
     return 0;
 }

@@ -80,6 +80,7 @@ typedef struct weft__h2_request {
     double begun_s;        /* when the head began to arrive */
     weft_stream *upgraded; /* NULL: not upgraded */
     weft_cond ended;       /* the stream has ended */
+    bool has_bad_scheme;   /* the scheme is neither http nor https */
     bool has_bad_host;     /* Host differs from the authority */
     bool has_expect;       /* an Expect header exists */
     bool has_length;       /* a Content-Length header exists */

@@ -137,6 +137,14 @@ static void on_close(weft__h2_session *s, weft__h2_stream *st)
     weft__h2_request_free(q);
 }
 
+/* Wake the fibers that wait until the client abandons their request. */
+static void on_input_end(weft__h2_session *s)
+{
+    WEFT__LIST_FOR(node, &s->streams)
+        (void)weft_cond_broadcast(
+            &request_of_stream(CONTAINER_OF(node, weft__h2_stream, node))->ended);
+}
+
 static void on_pong(weft__h2_session *s)
 {
     weft__h2_server_conn *h = s->ctx;
@@ -187,6 +195,7 @@ static const weft__h2_events events = {
     .on_head = on_head,
     .on_data = on_data,
     .on_close = on_close,
+    .on_input_end = on_input_end,
     .on_pong = on_pong,
     .write = on_write,
 };

@@ -21,8 +21,8 @@
 #define CONTROL_PER_REQUEST 10.0
 /* Bytes of replies that allow one more control frame. */
 #define SENT_BYTES_PER_CONTROL 64.0
-/* The head of a request may need this many times head_bytes_max, with frames and padding. */
-#define HEAD_EXCESS_MAX 16
+/* The frames of a head, with padding, may have this many times head_bytes_max. */
+#define HEAD_FRAMES_FACTOR 16
 
 void weft__h2_flood_start(weft__h2_server_conn *h)
 {
@@ -53,7 +53,7 @@ static bool head_is_flood(const weft__h2_server_conn *h)
 {
     size_t max = h->conn->server->options.limits.head_bytes_max;
     return h->head_begun_s > 0 &&
-           (h->session.received_bytes - h->head_at) / HEAD_EXCESS_MAX > (uint64_t)max;
+           (h->session.received_bytes - h->head_at) / HEAD_FRAMES_FACTOR > (uint64_t)max;
 }
 
 int weft__h2_flood_check(weft__h2_server_conn *h)

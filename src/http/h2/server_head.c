@@ -17,8 +17,6 @@
 #define TEXT_CAPACITY_FIRST ((size_t)704)
 #define FIELDS_CAPACITY_FIRST 24
 #define TRAILERS_CAPACITY_FIRST ((size_t)256)
-/* The maximum length of a method. The same limit applies to HTTP/1. */
-#define METHOD_BYTES_MAX 32
 
 /*
  * Append text and a NUL to a buffer in the arena. The buffer may move. Returns the offset of the
@@ -90,6 +88,15 @@ static bool is_name(const char *name, size_t bytes, const char *expected)
     return bytes == strlen(expected) && memcmp(name, expected, bytes) == 0;
 }
 
+/*
+ * Check the scheme. A proxy that ends TLS forwards https without TLS, so that the scheme need not
+ * be that of the connection (RFC 9110, 7.4).
+ */
+static void check_scheme(weft__h2_request *q, const char *value, size_t bytes)
+{
+    q->has_bad_scheme = (bytes != 4 && bytes != 5) || !weft__ctype_match(value, "https", bytes);
+}
+
 static int add_pseudo_field(weft__h2_request *q, const char *name, const char *value,
                             size_t value_bytes)
 {
@@ -103,6 +110,7 @@ static int add_pseudo_field(weft__h2_request *q, const char *name, const char *v
     case 'r': /* :protocol */
         return head_add_field(q, "upgrade", 7, value, value_bytes, &q->protocol);
     default: /* :scheme */
+        check_scheme(q, value, value_bytes);
         return 0;
     }
 }
@@ -243,8 +251,11 @@ static int set_target(weft__h2_request *q, const char **reason)
     size_t line_bytes_max = r->server->options.limits.line_bytes_max;
     r->method = q->text + q->method.at;
     r->target = q->text + (q->path.bytes > 0 ? q->path.at : q->authority.at);
-    if (q->method.bytes > METHOD_BYTES_MAX || !weft__field_is_token(r->method, q->method.bytes))
+    if (q->method.bytes > WEFT__METHOD_BYTES_MAX ||
+        !weft__field_is_token(r->method, q->method.bytes))
         return reject_for(reason, "an invalid method", 400);
+    if (q->has_bad_scheme)
+        return reject_for(reason, "a scheme other than http and https", 400);
     if (q->path.bytes > line_bytes_max)
         return reject_for(reason, "a target that is too long", 414);
     if (q->path.bytes > 0 && strcmp(r->target, "*") != 0 && /* nghttp2 checks the method of "*" */

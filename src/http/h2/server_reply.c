@@ -7,6 +7,7 @@
 #include "http/text/ctype.h"
 #include "http/text/date.h"
 #include "http/text/field.h"
+#include "http/text/format.h"
 #include "http/text/status.h"
 
 #include <stdio.h>
@@ -109,18 +110,6 @@ static void write_status(char digits[3], int status)
     digits[2] = (char)('0' + status % 10);
 }
 
-/* Write a number. Returns its first digit. */
-static char *write_number(char digits[20], uint64_t number, size_t *bytes)
-{
-    size_t n = 20;
-    do {
-        digits[--n] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    *bytes = 20 - n;
-    return digits + n;
-}
-
 static void add_date_and_server(head_fields *h, const weft_http_request *r)
 {
     const char *server = r->server->options.server_name;
@@ -135,7 +124,7 @@ static int send_head_with(weft_http_request *r, const void *body, size_t bytes, 
 {
     weft__h2_stream *st = &weft__h2_request_of(r)->stream;
     nghttp2_nv lent[FIELDS_LENT];
-    char status[3], length[20];
+    char status[3], length[WEFT__DECIMAL_BYTES];
     size_t length_bytes;
     head_fields h;
     int rc = open_fields(&h, r, lent, r->fields);
@@ -150,7 +139,7 @@ static int send_head_with(weft_http_request *r, const void *body, size_t bytes, 
     if (rc < 0)
         return rc;
     if (r->length >= 0 && !weft__status_has_no_body(r->status)) {
-        const char *digits = write_number(length, (uint64_t)r->length, &length_bytes);
+        const char *digits = weft__format_decimal(length, (uint64_t)r->length, &length_bytes);
         ADD_OWN(&h, "content-length", digits, length_bytes);
     }
     return is_last && bytes > 0 ? weft__h2_stream_reply(st, h.fields, h.count, body, bytes)
@@ -180,8 +169,10 @@ static int write_at_min_rate(weft_http_request *r, const char *data, size_t byte
         ssize_t n = write_once_at_min_rate(r, data, bytes, is_last, &is_late);
         if (n < 0)
             return (int)n;
-        if ((size_t)n < bytes && !is_late)
-            return -ECANCELED; /* the write was cancelled after a part */
+        if ((size_t)n < bytes && !is_late) { /* the stream ended, or the write was cancelled */
+            int error = weft__h2_stream_error(&weft__h2_request_of(r)->stream);
+            return error < 0 ? error : -ECANCELED;
+        }
         data += n;
         bytes -= (size_t)n;
     }

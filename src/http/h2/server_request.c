@@ -72,10 +72,11 @@ int weft__h2_read(weft_http_request *r, const char **piece, size_t *bytes)
     return 1;
 }
 
+/* A client that has closed its side of the connection has gone, as in HTTP/1. */
 int weft__h2_await_abandoned(weft_http_request *r)
 {
     weft__h2_request *q = weft__h2_request_of(r);
-    while (!q->stream.is_closed) {
+    while (!q->stream.is_closed && !q->conn->session.has_input_ended) {
         int rc = weft_cond_wait(&q->ended, NULL);
         if (rc < 0)
             return rc;

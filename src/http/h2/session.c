@@ -3,6 +3,7 @@
 
 #include <weft/fiber.h>
 #include <weft/scope.h>
+#include <weft/time.h>
 
 #include <math.h>
 
@@ -151,9 +152,8 @@ void weft__h2_session_close(weft__h2_session *s)
     nghttp2_session_del(s->ng);
     weft__h2_memory_release(s);
     s->ng = NULL;
-    free(s->fill.data);
-    free(s->send.data);
-    s->fill = s->send = (weft__h2_buffer){0};
+    weft__buffer_free(&s->fill);
+    weft__buffer_free(&s->send);
     free(s->lingering);
     s->lingering = NULL;
 }
@@ -164,17 +164,21 @@ void weft__h2_session_nudge(weft__h2_session *s)
         s->is_nudged = weft_interrupt(s->reader, NUDGE) == 0;
 }
 
+/* End a stream with an error. nghttp2 forgets the record. */
+static void fail_stream(weft__h2_session *s, weft__h2_stream *st, int error)
+{
+    (void)nghttp2_session_set_stream_user_data(s->ng, st->id, NULL);
+    weft__h2_stream_detach(st, error);
+}
+
 void weft__h2_session_fail(weft__h2_session *s, int error)
 {
     if (s->failure < 0)
         return;
     s->failure = error;
     s->is_going_away = true;
-    while (!weft__list_is_empty(&s->streams)) {
-        weft__h2_stream *st = CONTAINER_OF(s->streams.next, weft__h2_stream, node);
-        (void)nghttp2_session_set_stream_user_data(s->ng, st->id, NULL);
-        weft__h2_stream_detach(st, error);
-    }
+    while (!weft__list_is_empty(&s->streams))
+        fail_stream(s, CONTAINER_OF(s->streams.next, weft__h2_stream, node), error);
     weft_cond_broadcast(&s->written);
     weft__h2_session_nudge(s);
 }
@@ -188,11 +192,13 @@ void weft__h2_session_check(weft__h2_session *s, int result)
 }
 
 /*
- * Return whether the connection has no further use: GOAWAY was sent or received, and no stream is
- * left.
+ * Return whether the connection has no further use: GOAWAY was sent or received, or the input has
+ * ended, and no stream is left.
  */
 static bool session_is_over(weft__h2_session *s)
 {
+    if (s->has_input_ended && s->streams_count == 0 && !weft__h2_session_has_output(s))
+        return true;
     return nghttp2_session_want_read(s->ng) == 0 && nghttp2_session_want_write(s->ng) == 0;
 }
 
@@ -205,7 +211,7 @@ void weft__h2_session_check_end(weft__h2_session *s)
 /* End the session because nghttp2 needs no further input. Return the result of the step. */
 static int session_end(weft__h2_session *s)
 {
-    bool is_regular = s->is_goaway_sent || s->is_goaway_received;
+    bool is_regular = s->is_goaway_sent || s->is_goaway_received || s->has_input_ended;
     weft__h2_session_fail(s, is_regular ? -ECONNRESET : -EBADMSG);
     return is_regular ? 0 : -EBADMSG;
 }
@@ -276,11 +282,14 @@ int weft__h2_session_feed(weft__h2_session *s, const void *data, size_t bytes)
     return rc;
 }
 
-/* Wait for input, and return it as weft_stream_peek does. */
+/*
+ * Wait for input, and return it as weft_stream_peek does. After the end of the input, wait until
+ * the session is over: see weft__h2_session_check_end.
+ */
 static ssize_t wait_for_input(weft__h2_session *s, const void **data)
 {
     s->is_waiting = true;
-    ssize_t n = weft_stream_peek(s->stream, 1, data);
+    ssize_t n = s->has_input_ended ? weft_sleep(INFINITY) : weft_stream_peek(s->stream, 1, data);
     s->is_waiting = false;
     bool is_nudged = s->is_nudged && n == NUDGE;
     s->is_nudged = false;
@@ -288,14 +297,42 @@ static ssize_t wait_for_input(weft__h2_session *s, const void **data)
 }
 
 /*
- * Handle the end of the input for the first time. Let runnable fibers write the replies to requests
- * that arrived with the end. The next step fails the streams that are still open.
+ * Fail the streams that cannot end without further input: the request is incomplete, or the reply
+ * waits for a window.
+ */
+static void fail_stuck_streams(weft__h2_session *s)
+{
+    bool is_blocked = !s->has_frames && nghttp2_session_want_write(s->ng) == 0;
+    for (weft__list *node = s->streams.next, *next; node != &s->streams; node = next) {
+        weft__h2_stream *st = CONTAINER_OF(node, weft__h2_stream, node);
+        int32_t id = st->id;
+        next = node->next;
+        if (st->is_remote_ended && !(is_blocked && weft__h2_stream_unsent(st) > 0))
+            continue;
+        fail_stream(s, st, -ECONNRESET);
+        weft__h2_session_check(
+            s, nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL));
+    }
+    weft__h2_output(s);
+}
+
+/*
+ * Handle the end of the input. The peer may still read: a server replies to complete requests.
+ * First let runnable fibers handle the input that arrived with the end. A client has no further
+ * use for the connection.
  */
 static int end_input(weft__h2_session *s)
 {
     s->has_input_ended = true;
     int rc = weft_snooze();
     weft__h2_output_write_briefly(s);
+    if (s->failure == 0 && (s->is_client || s->is_output_closed))
+        weft__h2_session_fail(s, -ECONNRESET);
+    if (s->failure < 0)
+        return 0;
+    fail_stuck_streams(s);
+    if (s->events->on_input_end != NULL)
+        s->events->on_input_end(s);
     return rc < 0 ? rc : 1;
 }
 
@@ -308,6 +345,8 @@ int weft__h2_session_step(weft__h2_session *s)
     weft__h2_output_continue(s);
     if (s->must_write)
         weft__h2_output_write(s);
+    if (s->failure == 0 && s->has_input_ended)
+        fail_stuck_streams(s);
     if (s->failure == 0 && session_is_over(s))
         return session_end(s);
     bool must_wait = s->failure == 0 && !s->has_new_deadline;
@@ -317,11 +356,11 @@ int weft__h2_session_step(weft__h2_session *s)
         return s->failure;
     if (n == -EAGAIN || n == -ECANCELED)
         return n == -EAGAIN ? 1 : -ECANCELED;
-    if (n == 0 && !s->has_input_ended)
+    if (n == 0)
         return end_input(s);
-    if (n <= 0) {
-        s->is_output_closed |= n < 0;
-        weft__h2_session_fail(s, n < 0 ? (int)n : -ECONNRESET);
+    if (n < 0) {
+        s->is_output_closed = true;
+        weft__h2_session_fail(s, (int)n);
         return (int)n;
     }
     size_t taken;
@@ -408,14 +447,10 @@ void weft__h2_session_forget(weft__h2_session *s)
 void weft__h2_session_trim(weft__h2_session *s)
 {
     weft__h2_linger_trim(s);
-    if (s->fill.bytes == 0) {
-        free(s->fill.data);
-        s->fill = (weft__h2_buffer){0};
-    }
-    if (!s->is_writing && s->send.bytes == 0) {
-        free(s->send.data);
-        s->send = (weft__h2_buffer){0};
-    }
+    if (s->fill.bytes == 0)
+        weft__buffer_free(&s->fill);
+    if (!s->is_writing && s->send.bytes == 0)
+        weft__buffer_free(&s->send);
 }
 
 size_t weft__h2_session_streams_left(const weft__h2_session *s)

@@ -42,6 +42,7 @@
 #ifndef WEFT_HTTP_H2_SESSION_H
 #define WEFT_HTTP_H2_SESSION_H
 
+#include "base/buffer.h"
 #include "base/list.h"
 
 #include <weft/stream.h>
@@ -96,6 +97,11 @@ typedef struct weft__h2_events {
      * uses st, the function may close and free st. Not called after weft__h2_stream_close.
      */
     void (*on_close)(weft__h2_session *s, weft__h2_stream *st);
+    /*
+     * The peer has closed its side of the connection. Streams whose requests are incomplete have
+     * ended. The peer may still read the replies to the others.
+     */
+    void (*on_input_end)(weft__h2_session *s);
     /* SETTINGS of the peer have arrived. */
     void (*on_settings)(weft__h2_session *s);
     /*
@@ -181,13 +187,6 @@ typedef struct weft__h2_check {
 /* Streams that linger. See linger.c. */
 typedef struct weft__h2_lingering weft__h2_lingering;
 
-/* Output that waits for the connection. */
-typedef struct weft__h2_buffer {
-    char *data; /* NULL: none */
-    size_t bytes;
-    size_t capacity;
-} weft__h2_buffer;
-
 /* A connection. The owner may read the fields above "private". */
 struct weft__h2_session {
     void *ctx; /* of the owner, who sets ctx before weft__h2_session_open */
@@ -209,8 +208,8 @@ struct weft__h2_session {
     weft__h2_options options; /* with the defaults filled in */
     weft_fiber reader;        /* the fiber of the last step; 0: none */
     weft__h2_stream *last;    /* the stream of the last event, to save lookups; NULL: none */
-    weft__h2_buffer fill;     /* frames that no call writes yet */
-    weft__h2_buffer send;     /* frames that the writer is writing */
+    weft__buffer fill;        /* frames that no call writes yet */
+    weft__buffer send;        /* frames that the writer is writing */
     size_t unconsumed; /* bytes that buffered_bytes_max withholds from the connection window */
     weft__h2_check check;
     weft__h2_lingering *lingering; /* NULL: none */
@@ -273,7 +272,7 @@ struct weft__h2_stream {
     size_t piece_bytes;    /* the piece that the reader holds */
     uint32_t window_bytes; /* the window that the session has announced */
     uint32_t window_used;  /* bytes read since the window grew */
-    weft__h2_buffer held;  /* unsent body; the bytes before held_at are sent */
+    weft__buffer held;     /* unsent body; the bytes before held_at are sent */
     size_t held_at;
     const char *span; /* bytes of a write that waits, after held */
     size_t span_bytes;
@@ -309,8 +308,11 @@ WEFT_SWITCHPOINT void weft__h2_session_close(weft__h2_session *s);
  * output. A server lets other fibers run after each head. The calling fiber becomes the reader. A
  * step that is cancelled has lost nothing. The next step continues, also in another fiber.
  *
+ * If the peer closes its side of the connection, a server continues until it has replied to all
+ * complete requests.
+ *
  * Returns 1, or:
- * 0 if the connection has ended: the peer has closed it, or after GOAWAY no stream is left
+ * 0 if the connection has ended: after GOAWAY or the end of the input, no stream is left
  * -EBADMSG if the peer has violated the protocol; GOAWAY is in the output
  * -ECANCELED if the caller is cancelled
  * -ENOMEM if memory is exhausted

@@ -16,7 +16,8 @@ void weft__h2_stream_init(weft__h2_session *s, weft__h2_stream *st, int32_t id)
     s->last = st;
 }
 
-void weft__h2_stream_detach(weft__h2_stream *st, int error)
+/* Remove a stream from its session. */
+static void stream_unlink(weft__h2_stream *st)
 {
     weft__h2_session *s = st->session;
     weft__list_remove(&st->node);
@@ -24,6 +25,12 @@ void weft__h2_stream_detach(weft__h2_stream *st, int error)
     if (s->last == st)
         s->last = NULL;
     st->is_closed = true;
+}
+
+void weft__h2_stream_detach(weft__h2_stream *st, int error)
+{
+    weft__h2_session *s = st->session;
+    stream_unlink(st);
     if (st->error == 0)
         st->error = error;
     weft_cond_broadcast(&st->readable);
@@ -141,11 +148,7 @@ void weft__h2_stream_close(weft__h2_stream *st, uint32_t code)
         bool is_replied = st->is_local_ended && !s->is_client;
         uint32_t why = is_replied ? NGHTTP2_NO_ERROR : code;
         (void)nghttp2_session_set_stream_user_data(s->ng, st->id, NULL);
-        weft__list_remove(&st->node);
-        s->streams_count--;
-        if (s->last == st)
-            s->last = NULL;
-        st->is_closed = true;
+        stream_unlink(st);
         must_output = !is_reset;
         if (!is_reset && !(is_replied && weft__h2_linger_add(s, st->id) == 0))
             weft__h2_session_check(

@@ -135,7 +135,8 @@ struct weft__upgraded {
     struct weft__resting *rest; /* while at rest; NULL: a fiber runs */
     weft_stream *stream;        /* NULL: at rest, and opened by the next weft__upgraded_enter */
     unsigned users;             /* calls between weft__upgraded_enter and _leave */
-    int wake_reason;            /* of weft__upgraded_wake; 0: none */
+    int16_t wake_reason;        /* of weft__upgraded_wake; 0: none */
+    uint16_t entries;           /* calls of weft__upgraded_enter, modulo 2^16 */
 };
 
 /*
@@ -162,8 +163,12 @@ int weft__upgraded_run(weft__conn *c, int reason);
  */
 weft_stream *weft__upgraded_enter(weft__upgraded *u);
 
-/* End the use of the stream. The caller must have flushed its output. */
-void weft__upgraded_leave(weft__upgraded *u);
+/*
+ * End the use of the stream. The call flushes the output of a connection at rest, if the caller has
+ * not done so. Output that cannot be flushed, for example in a cancelled fiber, remains for the
+ * next call. The caller must then call weft__upgraded_wake first.
+ */
+WEFT_SWITCHPOINT void weft__upgraded_leave(weft__upgraded *u);
 
 /* How the server ends a connection after run has returned a negative number. */
 typedef enum weft__upgraded_end {

@@ -52,7 +52,10 @@ static int upgraded_open_stream(weft__upgraded *u, int fd)
     return 0;
 }
 
-/* Close the stream of a plain connection, but not its descriptor, if no fiber uses the stream. */
+/*
+ * Close the stream of a plain connection, but not its descriptor, if no fiber uses the stream. The
+ * stream must have no output: another fiber could enter while a flush switches.
+ */
 static void upgraded_close_stream(weft__upgraded *u)
 {
     if (u->users > 0 || weft_stream_detach(u->stream) < 0)
@@ -67,6 +70,7 @@ weft_stream *weft__upgraded_enter(weft__upgraded *u)
     if (is_closed || (u->stream == NULL && upgraded_open_stream(u, u->rest->fd) < 0))
         return NULL;
     u->users++;
+    u->entries++;
     return u->stream;
 }
 
@@ -80,10 +84,32 @@ static void upgraded_release(weft__upgraded *u)
     u->type->closed(u);
 }
 
+static bool is_plain_at_rest(const weft__upgraded *u)
+{
+    return u->rest != NULL && !u->rest->is_tls;
+}
+
+/*
+ * Flush the stream of a plain connection at rest before its last user leaves. Repeat that if other
+ * fibers have used the stream meanwhile. Returns 0 or an error, after which output remains.
+ */
+static int flush_before_close(weft__upgraded *u)
+{
+    int rc = 0;
+    uint16_t entries;
+    do {
+        entries = u->entries;
+        if (u->users == 1 && is_plain_at_rest(u))
+            rc = weft_stream_flush(u->stream);
+    } while (rc == 0 && entries != u->entries);
+    return rc;
+}
+
 void weft__upgraded_leave(weft__upgraded *u)
 {
+    int rc = flush_before_close(u);
     u->users--;
-    if (u->rest != NULL && !u->rest->is_tls)
+    if (rc == 0 && is_plain_at_rest(u))
         upgraded_close_stream(u);
     else if (u->rest == NULL && u->conn == NULL)
         upgraded_release(u);
@@ -91,7 +117,7 @@ void weft__upgraded_leave(weft__upgraded *u)
 
 void weft__upgraded_wake(weft__upgraded *u, int reason)
 {
-    u->wake_reason = reason;
+    u->wake_reason = (int16_t)reason;
     if (u->rest != NULL)
         (void)weft_fd_watch_interrupt(&u->rest->watch, reason);
     else if (u->conn != NULL && u->conn->wait_scope != NULL)

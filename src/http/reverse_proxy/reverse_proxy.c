@@ -120,10 +120,7 @@ static char *via_new(const char *given)
         weft__strbuf_printf(&w, "%s", given);
     else
         weft__strbuf_printf(&w, "weft-%llx", (unsigned long long)random);
-    if (!w.has_failed)
-        return w.data;
-    free(w.data);
-    return NULL;
+    return weft__strbuf_take(&w);
 }
 
 static void proxy_release(weft_http_proxy *p)

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct weft__format {
     char *bytes; /* NUL-terminated; points to own or to allocated memory */
@@ -21,5 +22,21 @@ typedef struct weft__format {
  */
 int weft__format_open(weft__format *f, const char *format, va_list args) WEFT_PRINTF(2, 0);
 void weft__format_close(weft__format *f);
+
+/* The maximum length of a number in decimal notation. */
+#define WEFT__DECIMAL_BYTES 20
+
+/* Write a number in decimal notation to the end of digits. Returns its first digit. */
+static inline char *weft__format_decimal(char digits[WEFT__DECIMAL_BYTES], uint64_t number,
+                                         size_t *bytes)
+{
+    char *first = digits + WEFT__DECIMAL_BYTES;
+    do {
+        *--first = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    *bytes = (size_t)(digits + WEFT__DECIMAL_BYTES - first);
+    return first;
+}
 
 #endif

@@ -49,6 +49,14 @@ void weft__strbuf_printf(weft__strbuf *w, const char *format, ...)
     w->bytes += (size_t)bytes;
 }
 
+char *weft__strbuf_take(weft__strbuf *w)
+{
+    if (!w->has_failed)
+        return w->data;
+    free(w->data);
+    return NULL;
+}
+
 void weft__strbuf_add_host(weft__strbuf *w, const char *host)
 {
     weft__strbuf_printf(w, strchr(host, ':') != NULL ? "[%s]" : "%s", host);

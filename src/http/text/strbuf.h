@@ -24,6 +24,12 @@ void weft__strbuf_add(weft__strbuf *w, const char *data, size_t bytes);
 /* Append formatted text. The arguments must not point into the string. */
 void weft__strbuf_printf(weft__strbuf *w, const char *format, ...) WEFT_PRINTF(2, 3);
 
+/*
+ * Return the string, which the caller frees. Returns NULL if memory was exhausted. The caller must
+ * not use the strbuf any more.
+ */
+char *weft__strbuf_take(weft__strbuf *w);
+
 /* Append the base64 code of data (RFC 4648, 4). */
 void weft__strbuf_add_base64(weft__strbuf *w, const void *data, size_t bytes);
 

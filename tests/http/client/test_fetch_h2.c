@@ -30,6 +30,19 @@ TEST(the_request_has_the_fields_of_the_client_and_of_the_caller)
     ck_assert_lacks(text, "\nconnection:", "\nhost:", "\ncontent-length:");
 }
 
+TEST(the_path_is_not_empty_and_values_have_no_blanks_around_them)
+{
+    const weft_fetch_field fields[] = {{"X-Blank", " \ty \t"}, {"X-Empty", "  "}};
+    h2_site_open(h2_show);
+    const weft_fetch_request r = {.url = format("http://localhost:%d?q", h2.port),
+                                  .fields = fields,
+                                  .fields_count = COUNT_OF(fields)};
+    ck_assert_int_eq(weft_fetch_send(fetcher, &r, &fetch), 200);
+    char *text;
+    ck_assert_int_gt(weft_fetch_read_all(fetch, &text), 0);
+    ck_assert_has(text, ":path: /?q\n", "x-blank: y\n", "x-empty: \n");
+}
+
 TEST(a_host_field_becomes_the_authority)
 {
     const weft_fetch_field field = {"Host", "other.test"};

@@ -191,6 +191,25 @@ TEST(a_refused_request_is_sent_again)
     ck_assert_uint_eq(h2.conns, 1);
 }
 
+static int reset_posts(h2_exchange *x)
+{
+    if (strstr(x->fields, ":method: POST") == NULL)
+        return h2_hello(x);
+    h2.requests++;
+    weft__h2_stream_reset(&x->st, NGHTTP2_CANCEL);
+    return -EIO;
+}
+
+TEST(a_request_that_the_server_may_have_processed_is_not_sent_again)
+{
+    h2_site_open(reset_posts);
+    assert_page("/", "hello"); /* the next request uses the same connection */
+    h2.requests = 0;
+    ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&site, "/"), NULL, "once", 4, &fetch),
+                     -ECONNRESET);
+    ck_assert_uint_eq(h2.requests, 1);
+}
+
 /* A server that writes its frames itself. */
 static void raw_frame(int fd, uint8_t type, uint8_t flags, uint8_t id, const char *data, size_t n)
 {

@@ -105,6 +105,20 @@ TEST(an_older_empty_or_invalid_precompressed_file_is_ignored)
     ck_assert_str_eq(body_of(client.received), "<h1>Home</h1>");
 }
 
+/* brotli(1) copies the time of the original without its fraction. */
+TEST(a_precompressed_file_may_have_the_time_of_the_original_in_seconds)
+{
+    set_mtime_ns("root/t.txt", MTIME, 5000);
+    create_file("root/t.txt.br", "brotli");
+    set_mtime("root/t.txt.br", MTIME);
+    create_file("root/t.txt.gz", "packed");
+    set_mtime_ns("root/t.txt.gz", MTIME, 4999);
+    request_with("GET", "/t.txt", ACCEPT_BOTH);
+    ck_assert_str_eq(body_of(client.received), "brotli");
+    request_with("GET", "/t.txt", "Accept-Encoding: gzip\r\n");
+    ck_assert_str_eq(body_of(client.received), TEXT);
+}
+
 TEST(a_changed_original_makes_the_precompressed_file_obsolete)
 {
     create_file("root/t.txt.br", "brotli");

@@ -1,5 +1,5 @@
 /* The end of HTTP/2 streams and sessions: resets, GOAWAY, failures, broken peers. */
-#include "http/h2/h2_support.h"
+#include "http/h2/h2_raw_peer.h"
 
 FIXTURE(h2_set_up, NULL)
 
@@ -240,51 +240,6 @@ TEST(a_session_fails_if_the_peer_does_not_read)
  * Broken peers. The test writes the frames of the peer itself.
  */
 
-#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-#define SETTINGS "\0\0\0\4\0\0\0\0\0"
-
-/* Open one end. Returns the descriptor of the raw peer. */
-static int open_raw(h2_end *e, h2_handler *handler)
-{
-    int fd[2];
-    ck_assert_int_eq(weft_socketpair(fd), 0);
-    e->handler = handler;
-    ck_assert_int_eq(h2_end_open(e, fd[0]), 0);
-    return fd[1];
-}
-
-static void raw_send(int fd, const void *data, size_t bytes)
-{
-    ck_assert_int_eq(weft_write_all(fd, data, bytes), (ssize_t)bytes);
-}
-
-/* Send a frame. payload is a string literal. */
-#define raw_frame(fd, type, flags, id, payload)                               \
-    do {                                                                      \
-        const uint8_t raw_head[] = {0, 0, sizeof payload - 1, type,    flags, \
-                                    0, 0, (id) >> 8,          (id)&255};      \
-        raw_send(fd, raw_head, sizeof raw_head);                              \
-        raw_send(fd, payload, sizeof payload - 1);                            \
-    } while (0)
-
-/* Read the frames of the session until it closes. Returns the code of its GOAWAY, or -1. */
-static long raw_goaway_code(int fd)
-{
-    static uint8_t data[1 << 16];
-    size_t bytes = 0;
-    ssize_t n;
-    while ((n = weft_read(fd, data + bytes, sizeof data - bytes)) > 0)
-        bytes += (size_t)n;
-    long code = -1;
-    for (size_t at = 0; at + 9 <= bytes;) {
-        size_t length = (size_t)data[at] << 16 | (size_t)data[at + 1] << 8 | data[at + 2];
-        if (data[at + 3] == NGHTTP2_GOAWAY)
-            code = data[at + 16];
-        at += 9 + length;
-    }
-    return code;
-}
-
 typedef struct violation {
     const char *what;
     const char *bytes; /* after preface and settings */
@@ -292,7 +247,6 @@ typedef struct violation {
     uint32_t code; /* of GOAWAY */
 } violation;
 
-#define BYTES(literal) literal, sizeof(literal) - 1
 static const violation violations[] = {
     {"PING on a stream", BYTES("\0\0\10\6\0\0\0\0\1abcdefgh"), NGHTTP2_PROTOCOL_ERROR},
     {"PING of 7 bytes", BYTES("\0\0\7\6\0\0\0\0\0abcdefg"), NGHTTP2_FRAME_SIZE_ERROR},
@@ -425,46 +379,4 @@ TEST(goaway_refuses_the_streams_above_the_last)
     ck_assert_int_eq(weft_await(client.fiber), 0);
     ck_assert_int_eq(client.result, 0);
     ck_assert_int_eq(weft_close(fd), 0);
-}
-
-TEST(a_response_without_status_is_an_error)
-{
-    h2_exchange x;
-    int fd = open_raw(&client, NULL);
-    get(&x);
-    raw_send(fd, BYTES(SETTINGS));
-    /* "a: b", a literal without indexing */
-    raw_frame(fd, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, "\0\1a\1b");
-    ck_assert_int_eq(h2_read_all(&x, NULL), -EBADMSG);
-    ck_assert_uint_eq(x.st.code, NGHTTP2_PROTOCOL_ERROR);
-    release(&x);
-    ck_assert_int_eq(weft_close(fd), 0);
-    ck_assert_int_eq(weft_await(client.fiber), 0);
-}
-
-TEST(a_status_below_100_is_an_error)
-{
-    h2_exchange x;
-    int fd = open_raw(&client, NULL);
-    get(&x);
-    raw_send(fd, BYTES(SETTINGS));
-    raw_frame(fd, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, "\10\003025");
-    ck_assert_int_eq(h2_read_all(&x, NULL), -EBADMSG);
-    release(&x);
-    ck_assert_int_eq(weft_close(fd), 0);
-    ck_assert_int_eq(weft_await(client.fiber), 0);
-}
-
-TEST(an_invalid_field_is_an_error)
-{
-    h2_exchange x;
-    int fd = open_raw(&client, NULL);
-    get(&x);
-    raw_send(fd, BYTES(SETTINGS));
-    /* ":status: 200", then a name with a space */
-    raw_frame(fd, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, "\210\0\3a b\1c");
-    ck_assert_int_eq(h2_read_all(&x, NULL), -EBADMSG);
-    release(&x);
-    ck_assert_int_eq(weft_close(fd), 0);
-    ck_assert_int_eq(weft_await(client.fiber), 0);
 }

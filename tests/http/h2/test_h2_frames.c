@@ -68,6 +68,53 @@ TEST(an_invalid_preface_after_its_first_line_ends_the_connection)
     expect_connection_error("PROTOCOL_ERROR");
 }
 
+#define OTHER_PREFACE "INVALID CONNECTION PREFACE\r\n\r\n"
+
+static int logged_status;
+
+static void on_log(const weft_http_record *record, void *ctx)
+{
+    logged_status = record->status;
+}
+
+TEST(a_preface_of_another_protocol_ends_the_connection_without_a_reply)
+{
+    static const weft_http_options options = {.log = on_log};
+    start_client(reply_hello, NULL, &options, OTHER_PREFACE);
+    ck_assert_str_eq(client_receive_all(&client), "");
+    (void)client_close(&client);
+    ck_assert_int_eq(logged_status, 400);
+    start_client(reply_hello, NULL, NULL, "");
+    for (const char *c = OTHER_PREFACE; *c != '\0' && weft_send(client.fd, c, 1, MSG_NOSIGNAL) > 0;
+         c++)
+        let_run();
+    ck_assert_str_eq(client_receive_all(&client), "");
+    (void)client_close(&client);
+}
+
+static void assert_garbage_gets_400(const char *garbage)
+{
+    start_client(reply_hello, NULL, NULL, garbage);
+    expect_status(400);
+    (void)client_close(&client);
+}
+
+TEST(garbage_gets_a_reply_of_http_1)
+{
+    EACH_TEXT(assert_garbage_gets_400, "GARBAGE\r\n\r\n", "TWO WORDS\r\n\r\n",
+              "FOUR WORDS OF GARBAGE\r\n\r\n", "three small words\r\n\r\n", "GET / PREFACE\r\n\r\n",
+              "INVALID CONNECTION HTTP/1.1\r\n\r\n", "LINE WITHOUT RETURN\n\n",
+              "THREE  WORDS APART\r\n\r\n");
+    static const weft_http_options options = {.has_no_http2 = true};
+    start_client(reply_hello, NULL, &options, OTHER_PREFACE);
+    expect_status(400);
+    (void)client_close(&client);
+    start_client(reply_hello, NULL, NULL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n" OTHER_PREFACE);
+    client_receive_all(&client);
+    ck_assert_has(client.received, "HTTP/1.1 200 OK", "HTTP/1.1 400 ");
+    (void)client_close(&client);
+}
+
 TEST(a_preface_in_single_bytes_is_recognised)
 {
     static const char magic[] = H2_MAGIC;

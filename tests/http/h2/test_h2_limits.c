@@ -134,6 +134,17 @@ TEST(a_head_that_arrives_too_slowly_ends_the_connection)
     expect_calm();
 }
 
+TEST(half_a_preface_has_the_time_of_one_head)
+{
+    static const weft_http_options options = {.limits = {.head_s = 0.05}};
+    h2_open_bare(serve_paths, NULL, &options);
+    double begun_s = weft_now();
+    client_send(&client, "PRI * HT");
+    expect_status(408);
+    if (is_sim())
+        ck_assert_double_lt(weft_now(), begun_s + 1.5 * options.limits.head_s);
+}
+
 TEST(a_connection_without_settings_or_requests_is_closed)
 {
     static const weft_http_options options = {.limits = {.first_byte_s = 0.05, .idle_s = 0.05}};
@@ -147,6 +158,49 @@ TEST(a_connection_without_settings_or_requests_is_closed)
     h2_send_head(1, H2_WHOLE, H2_GET);
     h2_receive_all();
     ck_assert_has(h2_log, "DATA 1 END 6 Hello.\n", "GOAWAY 0 last=1 NO_ERROR\n");
+}
+
+TEST(a_client_that_closes_its_side_gets_the_replies_to_complete_requests)
+{
+    START(.first_byte_s = 0);
+    h2_send_head(1, H2_WHOLE, H2_HEAD("GET", "/late"));
+    h2_send_head(3, H2_END_HEADERS, H2_HEAD("POST", "/body"));
+    ck_assert_int_eq(weft_shutdown(client.fd, SHUT_WR), 0);
+    while (result == 0) /* the server has noticed the end: the body is incomplete */
+        ck_assert_int_eq(weft_sleep(0), 0);
+    ck_assert_int_eq(result, -ECONNRESET);
+    weft_event_set(&may_end);
+    h2_expect("DATA 1 END 4 late\n");
+    ck_assert_has(h2_log, "RST_STREAM 3 CANCEL\n");
+}
+
+TEST(a_connection_ends_after_the_last_reply_to_a_client_that_has_closed_its_side)
+{
+    START(.first_byte_s = 0);
+    h2_send_head(1, H2_WHOLE, H2_HEAD("GET", "/late"));
+    h2_send_head(3, H2_WHOLE, H2_GET);
+    h2_expect("DATA 3 END 6 Hello.\n");
+    ck_assert_int_eq(weft_shutdown(client.fd, SHUT_WR), 0);
+    let_run();
+    weft_event_set(&may_end);
+    h2_receive_all();
+    ck_assert_has(h2_log, "DATA 1 END 4 late\n");
+    ck_assert_int_eq(client_close(&client), 0);
+    h2_finish();
+}
+
+TEST(a_reply_that_waits_for_a_window_fails_when_the_client_closes_its_side)
+{
+    START(.first_byte_s = 0);
+    result = 1;
+    h2_send_head(1, H2_WHOLE, H2_HEAD("GET", "/large"));
+    h2_sync();
+    ck_assert_int_eq(weft_shutdown(client.fd, SHUT_WR), 0);
+    h2_receive_all();
+    ck_assert_int_eq(result, -ECONNRESET);
+    ck_assert_has(h2_log, "RST_STREAM 1 CANCEL\n");
+    ck_assert_int_eq(client_close(&client), 0);
+    h2_finish();
 }
 
 TEST(pings_do_not_keep_an_idle_connection_open)

@@ -123,6 +123,8 @@ TEST(requests_that_the_server_does_not_accept_get_a_status)
               ":method: GET\n:scheme: http\n:path: /\n:authority: u@a\n -> HEADERS 1 :status=400",
               ":method: GET\n:scheme: http\n:path: /\n:authority: a:99999\n -> "
               "HEADERS 1 :status=400",
+              ":method: GET\n:scheme: ftp\n:path: /\n:authority: a\n -> HEADERS 1 :status=400",
+              ":method: GET\n:scheme: httpsx\n:path: /\n:authority: a\n -> HEADERS 1 :status=400",
               ":method: CONNECT\n:authority: a:443\n -> HEADERS 1 :status=501",
               ":method: CONNECT\n:protocol: x\n:scheme: http\n:path: /\n:authority: a\n -> "
               "HEADERS 1 :status=501",
@@ -165,9 +167,28 @@ TEST(a_malformed_head_resets_its_stream)
               ":method: GET\n:scheme: http\n:path: \n:authority: a\n",
               ":method: GET\n:scheme: http\n:path: x\n:authority: a\n",
               HEAD ":authority: a\ncontent-length: 1\n", HEAD ":authority: a\ncontent-length: x\n",
+              HEAD ":authority: a\ncontent-length: 0\ncontent-length: 1\n",
               HEAD ":authority: a\nx: a\x01z\n", HEAD ":authority: a\nx y: z\n",
-              HEAD ":authority: a\n:protocol: websocket\n");
+              HEAD ":authority: a\nx: a\rz\n", HEAD ":authority: a\nx:  y\n",
+              HEAD ":authority: a\nx: y\t\n", HEAD ":authority: a\n\303\244: z\n",
+              HEAD ":authority: \n", HEAD ":authority: a\n:protocol: websocket\n",
+              ":method: GET\n:scheme: 1\n:path: /\n:authority: a\n",
+              ":method: GET\n:scheme: \n:path: /\n:authority: a\n",
+              ":method: \n:scheme: http\n:path: /\n:authority: a\n",
+              ":method: GET\n:scheme: http\n:path: *\n:authority: a\n",
+              ":method: CONNECT\n:scheme: http\n:path: /\n:authority: a:1\n",
+              ":method: CONNECT\n:protocol: x\n:scheme: http\n:authority: a\n",
+              ":method: CONNECT\n:protocol: x\n:path: /\n:authority: a\n",
+              ":method: CONNECT\n:protocol: x\n:scheme: http\n:path: /\n");
 #undef HEAD
+}
+
+/* RFC 9110, 7.4: a proxy that ends TLS forwards https without TLS. */
+TEST(a_request_may_have_either_scheme)
+{
+    EACH_PAIR(assert_reply,
+              ":method: GET\n:scheme: https\n:path: /request\n:authority: a\n -> scheme=http ",
+              ":method: GET\n:scheme: HTTP\n:path: /request\n:authority: a\n -> scheme=http ");
 }
 
 TEST(a_body_must_have_its_announced_length)

@@ -241,6 +241,48 @@ TEST(a_connection_that_ends_exists_until_its_last_user_has_left)
     ck_assert_int_eq(own.closed, 1);
 }
 
+/* Leave output in the buffer of a stream. */
+static weft_value say_unflushed(void *arg)
+{
+    weft_stream *stream = weft__upgraded_enter(&own.upgraded);
+    ssize_t n = weft_stream_puts(stream, "unflushed\n");
+    weft__upgraded_leave(&own.upgraded);
+    return n < 0 ? (weft_value)n : 0;
+}
+
+/* Fill the socket of the connection at rest. Returns the number of bytes. */
+static size_t fill_socket(void)
+{
+    static const char data[64 << 10];
+    size_t bytes = 0;
+    ssize_t n;
+    while ((n = send(own.upgraded.rest->fd, data, sizeof data, MSG_DONTWAIT)) > 0)
+        bytes += (size_t)n;
+    return bytes;
+}
+
+TEST(a_leave_with_output_does_not_close_the_stream_of_others)
+{
+    static char received[64 << 10];
+    open_echo(INFINITY, 0);
+    connect_echo();
+    await_rest();
+    size_t left = fill_socket();
+    weft_fiber first = spin_waiting(say_unflushed, NULL);
+    weft_fiber other = spin_waiting(hold, NULL);
+    while (left > 0) {
+        ssize_t n = weft_read(client.fd, received, left < sizeof received ? left : sizeof received);
+        ck_assert_int_gt(n, 0);
+        left -= (size_t)n;
+    }
+    ck_assert_int_eq(weft_await(first), 0);
+    ck_assert_int_eq(weft_schedule(other, 0), 0);
+    ck_assert_int_gt(weft_await(other), 0);
+    client_expect(&client, "unflushed\nlate\n");
+    hang_up(&client);
+    await_closed();
+}
+
 TEST(a_connection_whose_peer_does_not_read_keeps_its_fiber)
 {
     open_echo(INFINITY, 0);

@@ -1,26 +1,28 @@
-/* A growing byte buffer in allocated memory, for messages. */
-#ifndef WEFT_WS_BUFFER_H
-#define WEFT_WS_BUFFER_H
+/* A growing byte buffer in allocated memory. */
+#ifndef WEFT_BASE_BUFFER_H
+#define WEFT_BASE_BUFFER_H
+
+#include "compiler.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 /* All-zero is empty. */
-typedef struct weft__ws_buffer {
+typedef struct weft__buffer {
     char *data; /* NULL: none */
     size_t bytes;
     size_t capacity;
-} weft__ws_buffer;
+} weft__buffer;
 
 /*
  * Make room for more bytes after the held bytes. The capacity at least doubles, so that appending
- * takes linear time. Returns 0, or:
+ * takes linear time. The first capacity is exactly more. Returns 0, or:
  * -ENOMEM if memory is exhausted
  */
-static inline int weft__ws_buffer_reserve(weft__ws_buffer *b, size_t more)
+static inline int weft__buffer_reserve(weft__buffer *b, size_t more)
 {
-    if (more <= b->capacity - b->bytes)
+    if (LIKELY(more <= b->capacity - b->bytes))
         return 0;
     if (more > SIZE_MAX / 2 - b->bytes)
         return -ENOMEM;
@@ -34,10 +36,10 @@ static inline int weft__ws_buffer_reserve(weft__ws_buffer *b, size_t more)
 }
 
 /* Free the memory. The buffer is then empty. */
-static inline void weft__ws_buffer_free(weft__ws_buffer *b)
+static inline void weft__buffer_free(weft__buffer *b)
 {
     free(b->data);
-    *b = (weft__ws_buffer){0};
+    *b = (weft__buffer){0};
 }
 
 #endif
