@@ -227,7 +227,8 @@ WEFT_SWITCHPOINT int weft_ws_close(weft_ws *ws, int code, const char *reason);
 /**
  * Free a connection. If ws is NULL, the call does nothing.
  *
- * The call closes a connection that is still open with WEFT_WS_GOING_AWAY. If the caller is
+ * The call closes a connection that is still open with WEFT_WS_GOING_AWAY. After a close frame, a
+ * client waits at most close_s seconds until the server has ended the connection. If the caller is
  * cancelled, the call does not wait for the peer. The calls of other fibers with ws fail with the
  * error EBADF. This call returns after those calls. No fiber may use ws afterwards.
  */

@@ -158,8 +158,12 @@ static void await_users(weft_ws *ws)
             ;
 }
 
-/* Wait until the server has closed the TCP connection. */
-static void await_tcp_close(weft_ws *ws)
+/*
+ * Wait until the server has closed the TCP connection or has ended the stream, also after a failure
+ * (RFC 6455, 7.1.1). A client that closes first may reset the connection. The server may then
+ * discard the close frame and its code.
+ */
+static void await_server_close(weft_ws *ws)
 {
     size_t discarded = 0;
     ssize_t n = 1;
@@ -184,8 +188,8 @@ void weft_ws_free(weft_ws *ws)
         (void)weft__reply_abort(ws->live->request, -ETIMEDOUT);
     else if (ws->live->request != NULL && !is_clean)
         weft__upgraded_abandon_input(ws->live->request);
-    if (ws->live->fetch != NULL && is_clean)
-        await_tcp_close(ws);
+    if (ws->live->fetch != NULL && ws->is_close_sent)
+        await_server_close(ws);
     weft_fetch_close(ws->live->fetch);
     weft__ws_delete(ws);
 }

@@ -133,6 +133,43 @@ TEST(a_message_beyond_the_limit_closes_the_stream_only)
     weft_ws_free(other);
 }
 
+static bool is_freed, was_freed_early;
+
+/* Send a frame with a reserved opcode, read the close frame of the client, and end the stream. */
+static int send_invalid_frame(weft_http_request *r, void *ctx)
+{
+    weft_stream *stream;
+    unsigned char frame[8] = {0};
+    int rc = weft_http_upgrade(r, "websocket", &stream);
+    if (rc < 0)
+        return rc;
+    ck_assert_int_eq(weft_stream_write(stream, "\x83\x00", 2), 2);
+    ck_assert_int_eq(weft_stream_flush(stream), 0);
+    echo_server.result = (int)weft_stream_read_exact(stream, frame, sizeof frame);
+    echo_server.code = (frame[6] ^ frame[2]) << 8 | (frame[7] ^ frame[3]);
+    let_run();
+    was_freed_early = is_freed;
+    return 0;
+}
+
+/* A client that does not wait resets the stream, and the server may discard the close frame. */
+TEST(a_client_that_fails_waits_for_the_server_to_end_the_stream)
+{
+    weft_ws_message m;
+    close_all();
+    open_with(send_invalid_frame, (weft_ws_options){0});
+    ws = connect_ws();
+    ck_assert_int_eq(weft_ws_recv(ws, &m), -EBADMSG);
+    weft_ws_free(ws);
+    ws = NULL;
+    is_freed = true;
+    close_all();
+    ck_assert(!was_freed_early);
+    ck_assert_int_eq(echo_server.result, 8);
+    ck_assert_int_eq(echo_server.code, 1002);
+    open_h2_echo();
+}
+
 static int accept_none(weft_http_request *r, void *ctx)
 {
     return weft_http_reply_status(r, 404);
