@@ -163,12 +163,14 @@ TEST_ROWS(a_fiber_can_be_restarted_in_the_state_of_each_row, restart_rows)
     ck_assert_int_eq(weft_await(f), 3);
 }
 
+static weft_event may_end;
+
 static weft_value mark_late(void *arg)
 {
     runs++;
     weft_suspend();
-    WEFT_SHIELD(10)
-        weft_sleep(0.003);
+    WEFT_SHIELD(INFINITY)
+        weft_event_wait(&may_end);
     mark(arg);
     return 0;
 }
@@ -178,21 +180,23 @@ TEST(concurrent_restarts_of_a_fiber_run_it_once)
     weft_fiber f = spin_waiting(mark_late, "end ");
     weft_fiber restarters[3];
     for (int i = 0; i < 3; i++)
-        restarters[i] = weft_spin(restart_fiber, id_arg(f));
+        restarters[i] = spin_waiting(restart_fiber, id_arg(f));
+    weft_event_set(&may_end);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(restarters[i]), 0);
     let_run();
     ck_assert_int_eq(runs, 2);
     ck_assert_trail("end ");
+    weft_event_set(&may_end); /* for the cleanup of the second run */
 }
 
 TEST(a_fiber_that_is_stopped_during_a_restart_ends)
 { /* P30: the later request counts */
     weft_fiber f = spin_waiting(mark_late, "end ");
-    weft_spin(restart_fiber, id_arg(f));
-    let_run();
+    weft_fiber restarter = spin_waiting(restart_fiber, id_arg(f));
     ck_assert_int_eq(weft_stop(f, 42), 0);
-    weft_sleep(0.02);
+    weft_event_set(&may_end);
+    ck_assert_int_eq(weft_await(restarter), -ESRCH);
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("end ");
