@@ -127,6 +127,7 @@ const char *fetch_output_stop(fetch_output *o)
     struct stat status;
     if (o->fd < 0 || fstat(o->fd, &status) < 0 || !S_ISREG(status.st_mode))
         return NULL;
+    o->bytes = (uint64_t)status.st_size; /* a write may be in progress, or may have failed */
     if (status.st_size == 0 && o->part != NULL) {
         (void)unlink(o->part);
         return NULL;

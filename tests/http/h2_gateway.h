@@ -158,7 +158,7 @@ static inline bool gateway_filter(gateway_exchange *x, const nghttp2_nv *f)
 /* Send the head of the request. */
 static inline int gateway_send_head(gateway_exchange *x)
 {
-    static nghttp2_nv all[GATEWAY_FIELDS_MAX], sent[GATEWAY_FIELDS_MAX];
+    static __thread nghttp2_nv all[GATEWAY_FIELDS_MAX], sent[GATEWAY_FIELDS_MAX];
     char *target = strchr(x->line, ' '), *version = strrchr(x->line, ' ');
     *target++ = *version++ = '\0';
     if (strncmp(target, "http://", 7) == 0) /* the authority is that of Host */
@@ -198,7 +198,7 @@ static inline int gateway_copy(gateway_exchange *x, uint64_t bytes)
 /* Forward chunks and trailers. */
 static inline int gateway_copy_chunks(gateway_exchange *x)
 {
-    static nghttp2_nv fields[GATEWAY_FIELDS_MAX];
+    static __thread nghttp2_nv fields[GATEWAY_FIELDS_MAX];
     char *line, *lines;
     int rc;
     while ((rc = weft_stream_line(&x->g->client, &line, NULL)) == 1) {
