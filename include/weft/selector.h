@@ -228,11 +228,11 @@ WEFT_API weft_value weft_selector_connect(weft_selector *selector, weft_selector
  *
  * events contains POLLIN, POLLOUT or POLLPRI, as in poll(2). The call does not check whether the
  * descriptor is ready already. The next poll does so. Regular files and directories are always
- * ready, and the call returns at once or the next poll completes the operation. With libev, weft
- * checks for POLLPRI every millisecond.
+ * ready, and the call returns at once or the next poll completes the operation. Except on epoll,
+ * weft checks for POLLPRI every millisecond.
  *
  * An operation may complete although a following call would block. For example, another thread may
- * have taken the input, and on io_uring urgent data may end a wait for POLLIN.
+ * have taken the input. On io_uring, urgent data may end a wait for POLLIN.
  *
  * Returns or completes with the events that have occurred: events of the argument, POLLERR and
  * POLLHUP. The result is never 0. Errors are those of weft_selector_read, and:
