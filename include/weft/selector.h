@@ -286,10 +286,11 @@ WEFT_API weft_value weft_selector_wait_process(weft_selector *selector, weft_sel
  *
  * If the operation is cancelled or times out before fn has started, weft does not call fn. If fn is
  * running, drop decides. If drop is not NULL, the operation ends at once, and fn continues without
- * it. If drop is NULL, the operation ends when fn returns, with the result of fn. weft calls
- * drop(arg) once if the operation ends without the result of fn: after fn has returned, in the
- * worker thread, or in weft_selector_cancel, weft_selector_poll or weft_selector_close. If drop is
- * NULL and the call fails or fn is not called, the host still owns arg.
+ * it. If drop is NULL, the operation ends when fn returns, with the result of fn.
+ *
+ * weft calls drop(arg) once if the host does not get the result of fn: in the worker thread after
+ * fn has returned, or in weft_selector_cancel, weft_selector_poll or weft_selector_close. If fn has
+ * not been called and drop is NULL, the host still owns arg.
  *
  * Returns WEFT_SELECTOR_PENDING and completes with the result of fn, or returns one of these errors
  * without a call of drop:

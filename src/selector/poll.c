@@ -113,7 +113,7 @@ weft_selector_op *weft_selector_next(weft_selector *s)
         weft__record *r = part->record;
         part->link.next = NULL;
         s->completed_count--;
-        if (r != NULL && !r->take(r, &op->result))
+        if (r != NULL && r->take != NULL && !r->take(r, &op->result))
             continue;
         if (r != NULL)
             weft__record_free(r);

@@ -87,6 +87,7 @@ weft_value weft_selector_wait_process(weft_selector *s, weft_selector_op *op, pi
     r->timer.fire = pause_fire;
     r->release = pidfd_close;
     r->take = child_take;
+    r->is_kept = true;
     r->status = status;
     pid_t found = pid == INT_MIN ? -ECHILD : weft__child_process_poll(&r->child, status);
     if (found == 0 && !(options & WNOHANG))

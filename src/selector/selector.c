@@ -116,12 +116,14 @@ static void records_leave(weft_selector *s)
         node = node->next;
         if (r->host == NULL)
             continue;
-        if (!r->is_submitted || b->type->cancel(b, &r->op)) {
-            weft__record_free(r);
+        r->host = NULL;
+        if (r->is_submitted && !b->type->cancel(b, &r->op)) {
+            s->abandoned++;
             continue;
         }
-        r->host = NULL;
-        s->abandoned++;
+        if (r->leave != NULL)
+            r->leave(r);
+        weft__record_free(r);
     }
 }
 

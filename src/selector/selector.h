@@ -32,11 +32,15 @@ typedef struct weft__record {
     weft__timer limit;      /* the time limit */
     bool is_submitted;      /* the backend has op, and will call done */
     int end_code;           /* the result instead of -ECANCELED, after a cancellation */
+    bool is_kept;           /* keep the record until the host takes the completed operation */
     /* Release what the operation owns besides op. NULL: nothing. */
     void (*release)(struct weft__record *r);
+    /* Handle that the host has closed the selector, and never gets the result. NULL: nothing. */
+    void (*leave)(struct weft__record *r);
     /*
      * Fetch the result when weft_selector_next takes the operation. Returns false if the operation
-     * must continue to wait. NULL: the operation has its result when it completes.
+     * must continue to wait. NULL: the operation has its result when it completes. is_kept must
+     * be true.
      */
     bool (*take)(struct weft__record *r, weft_value *result);
     weft__child_process child; /* of wait_process */
@@ -46,7 +50,7 @@ typedef struct weft__record {
 /* The private part of a weft_selector_op. All-zero: not pending. */
 typedef struct weft__selector_part {
     weft__list link;      /* in completed of the selector; next is NULL: not completed */
-    weft__record *record; /* NULL: completed or not pending */
+    weft__record *record; /* NULL: not pending, or completed without is_kept */
 } weft__selector_part;
 
 _Static_assert(sizeof(weft__selector_part) <= sizeof((weft_selector_op){0}.weft__private),
@@ -117,7 +121,7 @@ weft_value weft__record_submit(weft__record *r);
 /* Make the operation pending without a backend operation. Returns WEFT_SELECTOR_PENDING. */
 weft_value weft__record_wait(weft__record *r);
 
-/* Add the operation to the completed operations. Without take, the call frees r. */
+/* Add the operation to the completed operations. Without is_kept, the call frees r. */
 void weft__record_complete(weft__record *r, weft_value result);
 
 /*
