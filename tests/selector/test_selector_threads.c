@@ -461,19 +461,3 @@ TEST(another_thread_may_fork)
     run_thread(fork_elsewhere, NULL);
     assert_none_completes();
 }
-
-static weft_value call_fork(void *arg)
-{
-    pid_t pid = fork();
-    if (pid == 0)
-        return 0;
-    int status = -1;
-    waitpid(pid, &status, 0);
-    return status;
-}
-
-TEST(a_child_of_an_offloaded_call_exits)
-{
-    weft_selector_op op = {0};
-    ck_assert_int_eq(finish(&op, weft_selector_offload(selector, &op, call_fork, NULL, NULL)), 0);
-}
