@@ -38,7 +38,8 @@
  * No operation raises SIGPIPE. A signal handler may interrupt weft_selector_poll.
  *
  * Fork: in a child of fork(2), a selector of the parent can only be closed. All other functions
- * fail with -ENOTRECOVERABLE there. The child may open selectors of its own.
+ * fail with -ENOTRECOVERABLE there, and weft_selector_wake has no effect. The child may open
+ * selectors of its own.
  *
  * If the host closes descriptors of the selector by mistake, for example with closefrom(3), the
  * selector opens new ones, and pending operations continue. If the kernel refuses further calls,
@@ -159,8 +160,7 @@ WEFT_API double weft_selector_now(void);
  * WEFT_SELECTOR_PENDING is only returned: the operation then completes in a later poll.
  */
 WEFT_API weft_value weft_selector_read(weft_selector *selector, weft_selector_op *op, int fd,
-                                       void *data, size_t bytes,
-                                       int64_t offset) WEFT_MUST_CHECK;
+                                       void *data, size_t bytes, int64_t offset) WEFT_MUST_CHECK;
 
 /**
  * Write up to bytes bytes to a descriptor. See weft_selector_read for offset.
@@ -237,6 +237,8 @@ WEFT_API weft_value weft_selector_connect(weft_selector *selector, weft_selector
  * Returns or completes with the events that have occurred: events of the argument, POLLERR and
  * POLLHUP. The result is never 0. Errors are those of weft_selector_read, and:
  * -EINVAL if events is 0 or contains other flags
+ * -ENOSPC if the limit of epoll(7) is reached (/proc/sys/fs/epoll/max_user_watches)
+ * -EPERM if events is POLLPRI, and fd is a regular file or directory
  */
 WEFT_API weft_value weft_selector_wait_fd(weft_selector *selector, weft_selector_op *op, int fd,
                                           int events) WEFT_MUST_CHECK;
@@ -264,7 +266,7 @@ WEFT_API weft_value weft_selector_sleep(weft_selector *selector, weft_selector_o
  *
  * The selector uses a pidfd if pid is positive and options is 0. Otherwise, or without pidfds, it
  * polls, and completes at most 20 ms late. It does not use SIGCHLD. weft_selector_next takes the
- * status of the child. Therefore an operation that was cancelled, or has timed out, takes no status.
+ * status of the child. Therefore an operation that was cancelled or has timed out takes no status.
  *
  * Returns or completes with the pid, 0 with WNOHANG if no status is available, or:
  * -EBUSY if op is pending
@@ -274,8 +276,7 @@ WEFT_API weft_value weft_selector_sleep(weft_selector *selector, weft_selector_o
  * -ETIMEDOUT if the time limit has passed
  */
 WEFT_API weft_value weft_selector_wait_process(weft_selector *selector, weft_selector_op *op,
-                                               pid_t pid, int options,
-                                               int *status) WEFT_MUST_CHECK;
+                                               pid_t pid, int options, int *status) WEFT_MUST_CHECK;
 
 /**
  * Call fn(arg) in a worker thread.
@@ -333,9 +334,12 @@ WEFT_API int weft_selector_limit(weft_selector *selector, weft_selector_op *op, 
  * not ignore such a result: a read has taken its bytes, an accept has opened a descriptor.
  *
  * If the call returns -EINPROGRESS, the kernel or a worker thread uses the buffers of the
- * operation. The operation remains pending. weft_selector_next returns it soon, with -ECANCELED, or
- * with its result if it had an effect. Only read, write, recv, send, accept and connect on io_uring,
- * reads and writes of files, and offload without drop can return -EINPROGRESS.
+ * operation. The operation remains pending. weft_selector_next returns it later, with -ECANCELED,
+ * or with its result if it had an effect. These operations can return -EINPROGRESS:
+ *   - read, write, recv, send, accept and connect on io_uring
+ *   - read and write of files
+ *   - offload without drop, and offload if 1024 calls that were left are still running
+ * Waits and sleeps end at once.
  *
  * Returns 0, or:
  * -EINPROGRESS if the operation ends later

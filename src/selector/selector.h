@@ -89,13 +89,18 @@ struct weft_selector {
     weft__wheel wheel;
 };
 
+/* Return whether this process is a child of the process that opened the selector. */
+bool weft__selector_is_inherited(const weft_selector *s);
+
 /*
  * Check that this thread may use the selector. The first use opens the backend, and binds the
  * selector to the thread. Returns 0 or -errno.
  */
 int weft__selector_use(weft_selector *s);
 
-/* Open the backend with this name, or none if that fails. NULL: the default. Returns 0 or -errno. */
+/*
+ * Open the backend with this name, or none if that fails. NULL: the default. Returns 0 or -errno.
+ */
 int weft__selector_open_backend(weft_selector *s, const char *name);
 
 static inline weft__backend *weft__selector_backend(weft_selector *s)

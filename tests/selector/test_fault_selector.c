@@ -53,8 +53,7 @@ static bool wait_for_child(void)
     WITHOUT_FAULTS(pid = fork());
     if (pid == 0)
         _exit(3);
-    weft_value found =
-        result_of(&op, weft_selector_wait_process(selector, &op, pid, 0, &status));
+    weft_value found = result_of(&op, weft_selector_wait_process(selector, &op, pid, 0, &status));
     bool is_done = REQUIRE_OR_FAULT(found);
     if (!is_done)
         WITHOUT_FAULTS(found = waitpid(pid, &status, 0));

@@ -363,8 +363,7 @@ TEST(a_call_may_use_fibers_and_leaves_no_cord)
 {
     weft_selector_op op = {0};
     ck_assert_int_eq(weft_offload_set_limit(1), 0);
-    ck_assert_int_eq(
-        finish(&op, weft_selector_offload(selector, &op, call_fibers, NULL, NULL)), 0);
+    ck_assert_int_eq(finish(&op, weft_selector_offload(selector, &op, call_fibers, NULL, NULL)), 0);
     ck_assert_int_eq(finish(&op, weft_selector_offload(selector, &op, call_check, NULL, NULL)), 1);
 }
 
@@ -401,6 +400,7 @@ static char inherited_data[8];
 static bool child_closes(void)
 {
     weft_selector_op op = {0};
+    weft_selector_wake(selector); /* no effect */
     bool is_refused = weft_selector_poll(selector, 0) == -ENOTRECOVERABLE &&
                       weft_selector_sleep(selector, &op, 0) == -ENOTRECOVERABLE &&
                       weft_selector_cancel(selector, &inherited) == -ENOTRECOVERABLE &&

@@ -133,8 +133,8 @@ bool weft__uring_revoke(weft__uring *b, weft__op *op)
 bool weft__uring_cancel_ready(weft__uring *b, weft__op *op)
 {
     bool is_ended = weft__ready_cancel(&b->ready, op);
-    weft__descriptor *d = b->base.is_hosted && op->fd >= 0 ? weft__ready_find(&b->ready, op->fd)
-                                                           : NULL;
+    weft__descriptor *d =
+        b->base.is_hosted && op->fd >= 0 ? weft__ready_find(&b->ready, op->fd) : NULL;
     if (d != NULL && weft__waiters_is_empty(&d->waiters))
         weft__uring_poll_remove(&b->base, op->fd, d);
     return is_ended;
