@@ -354,7 +354,7 @@ WEFT_API int weft_selector_cancel(weft_selector *selector, weft_selector_op *op)
  * returns when weft_selector_wake is called, and when a signal handler has run in this thread. It
  * does not wait if completed operations have not been taken yet.
  *
- * The call accesses no memory of the host except operations and their buffers, and calls no function
+ * The call accesses no memory of the host except operations and their buffers. It calls no function
  * of the host except drop (see weft_selector_offload). A host with a global lock can therefore
  * release the lock during the call.
  *
