@@ -96,6 +96,8 @@ static intptr_t try_call(weft__ready *r, weft__op *op)
     weft__descriptor *d = weft__ready_find(r, op->fd);
     if (d != NULL && is_fast_transfer(d, op))
         return try_fast(d, op);
+    if (UNLIKELY(r->backend->is_hosted))
+        return weft__ready_try_hosted(r, op);
     weft__fd_kind kind = {.is_not_socket = false};
     if (d != NULL)
         kind = (weft__fd_kind){d->is_not_socket, d->is_on_disk};
@@ -136,7 +138,8 @@ static int arm_descriptor(weft__ready *r, weft__op *op, weft__descriptor *d)
     d->needs_rearm |= op->code == WEFT__OP_WAIT || op->code == WEFT__OP_CONNECT;
     int rc = r->arm(r->backend, op->wait_fd, d);
     if (rc == 0 && d->generation != before) {
-        d->is_tcp = !d->is_not_socket && weft__call_is_tcp(op->wait_fd);
+        bool may_be_tcp = !d->is_not_socket && !r->backend->is_hosted;
+        d->is_tcp = may_be_tcp && weft__call_is_tcp(op->wait_fd);
         d->is_drained = d->never_drained = false;
     }
     return rc;
@@ -267,9 +270,11 @@ intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
     int other = weft__ready_other_fd(op);
     if ((d != NULL && d->is_closing) || (other >= 0 && is_closing(r, other)))
         return -EBADF;
+    if (op->code == WEFT__OP_WAIT && r->backend->is_hosted)
+        return weft__ready_wait(r, op);
     if (d == NULL)
         return try_or_park(r, op);
-    if (op->code == WEFT__OP_CONNECT)
+    if (op->code == WEFT__OP_CONNECT && !r->backend->is_hosted)
         prepare_connect(r, op->fd, d);
     if (must_wait(d, op) && (other < 0 || weft__call_is_open(other)))
         return park_op(r, op);
@@ -347,11 +352,17 @@ void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events)
         d->is_drained = false;
     if (events & ~(POLLIN | POLLOUT))
         d->never_drained = true;
-    queue_run(r, fd, d, &d->waiters.either);
+    const bool is_hosted = r->backend->is_hosted;
+    if (UNLIKELY(is_hosted))
+        weft__ready_end_waits(r, d, events);
+    else
+        queue_run(r, fd, d, &d->waiters.either);
     if (d->generation == generation && events & ~POLLOUT)
         queue_run(r, fd, d, &d->waiters.readers);
     if (d->generation == generation && events & (POLLOUT | POLLERR | POLLHUP))
         queue_run(r, fd, d, &d->waiters.writers);
+    if (UNLIKELY(is_hosted))
+        weft__ready_renew(r, fd, d);
 }
 
 /*

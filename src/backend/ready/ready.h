@@ -32,7 +32,10 @@ typedef struct weft__descriptor {
     bool is_tcp;        /* a TCP connection with a registration: is_drained applies */
     bool is_drained;    /* no data to read until the next event: see ready.c */
     bool never_drained; /* an end, error or urgent byte was reported: see ready.c */
-    /* arm must register again, because the number may belong to another file. */
+    /*
+     * arm must register again, because the number may belong to another file. If hosted: always
+     * true after the first registration.
+     */
     bool needs_rearm;
     bool is_closing;               /* close has started: new operations fail */
     const atomic_uint *fd_counter; /* the current generation of the number */
@@ -61,9 +64,10 @@ typedef struct weft__ready {
 
     weft__descriptor **chunks; /* by number, in chunks that never move */
     size_t chunk_count;
-    weft__list retries; /* operations that wait for a condition without readiness */
-    int64_t retry_ns;   /* the time of the next retry */
-    weft__list closing; /* descriptors to close after worker threads have finished */
+    bool lacks_priority; /* arm does not support POLLPRI */
+    weft__list retries;  /* operations that wait for a condition without readiness */
+    int64_t retry_ns;    /* the time of the next retry */
+    weft__list closing;  /* descriptors to close after worker threads have finished */
 } weft__ready;
 
 /* Initialise r for a new backend. r handles the finished jobs of the backend. */
@@ -146,6 +150,18 @@ intptr_t weft__ready_submit(weft__ready *r, weft__op *op);
 bool weft__ready_cancel(weft__ready *r, weft__op *op);
 int weft__ready_close_fd(weft__ready *r, int fd);
 int weft__ready_release_fd(weft__ready *r, int fd);
+
+/* hosted.c: start a WAIT of a hosted backend. */
+intptr_t weft__ready_wait(weft__ready *r, weft__op *op);
+
+/* hosted.c: try the call of an operation of a hosted backend. */
+intptr_t weft__ready_try_hosted(weft__ready *r, weft__op *op);
+
+/* hosted.c: end the WAIT operations of a hosted backend that the events complete. */
+void weft__ready_end_waits(weft__ready *r, weft__descriptor *d, int events);
+
+/* hosted.c: register again for the operations that an event has not ended. */
+void weft__ready_renew(weft__ready *r, int fd, weft__descriptor *d);
 
 /*
  * Return the timeout for a wait, in nanoseconds or WEFT__POLL_FOREVER. The wait ends at the next
