@@ -1,5 +1,5 @@
 /* The end of HTTP/2 streams and sessions: resets, GOAWAY, failures, broken peers. */
-#include "http/h2/h2_support.h"
+#include "http/h2/h2_raw_peer.h"
 
 FIXTURE(h2_set_up, NULL)
 
@@ -240,51 +240,6 @@ TEST(a_session_fails_if_the_peer_does_not_read)
  * Broken peers. The test writes the frames of the peer itself.
  */
 
-#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-#define SETTINGS "\0\0\0\4\0\0\0\0\0"
-
-/* Open one end. Returns the descriptor of the raw peer. */
-static int open_raw(h2_end *e, h2_handler *handler)
-{
-    int fd[2];
-    ck_assert_int_eq(weft_socketpair(fd), 0);
-    e->handler = handler;
-    ck_assert_int_eq(h2_end_open(e, fd[0]), 0);
-    return fd[1];
-}
-
-static void raw_send(int fd, const void *data, size_t bytes)
-{
-    ck_assert_int_eq(weft_write_all(fd, data, bytes), (ssize_t)bytes);
-}
-
-/* Send a frame. payload is a string literal. */
-#define raw_frame(fd, type, flags, id, payload)                               \
-    do {                                                                      \
-        const uint8_t raw_head[] = {0, 0, sizeof payload - 1, type,    flags, \
-                                    0, 0, (id) >> 8,          (id)&255};      \
-        raw_send(fd, raw_head, sizeof raw_head);                              \
-        raw_send(fd, payload, sizeof payload - 1);                            \
-    } while (0)
-
-/* Read the frames of the session until it closes. Returns the code of its GOAWAY, or -1. */
-static long raw_goaway_code(int fd)
-{
-    static uint8_t data[1 << 16];
-    size_t bytes = 0;
-    ssize_t n;
-    while ((n = weft_read(fd, data + bytes, sizeof data - bytes)) > 0)
-        bytes += (size_t)n;
-    long code = -1;
-    for (size_t at = 0; at + 9 <= bytes;) {
-        size_t length = (size_t)data[at] << 16 | (size_t)data[at + 1] << 8 | data[at + 2];
-        if (data[at + 3] == NGHTTP2_GOAWAY)
-            code = data[at + 16];
-        at += 9 + length;
-    }
-    return code;
-}
-
 typedef struct violation {
     const char *what;
     const char *bytes; /* after preface and settings */
@@ -292,7 +247,6 @@ typedef struct violation {
     uint32_t code; /* of GOAWAY */
 } violation;
 
-#define BYTES(literal) literal, sizeof(literal) - 1
 static const violation violations[] = {
     {"PING on a stream", BYTES("\0\0\10\6\0\0\0\0\1abcdefgh"), NGHTTP2_PROTOCOL_ERROR},
     {"PING of 7 bytes", BYTES("\0\0\7\6\0\0\0\0\0abcdefg"), NGHTTP2_FRAME_SIZE_ERROR},
@@ -330,7 +284,6 @@ TEST(a_peer_without_preface_is_rejected)
 
 /* HPACK: GET http / with the authority a (":authority" is entry 1 of the static table). */
 #define GET_BLOCK "\202\206\204\1\1a"
-#define POST_BLOCK "\203\206\204\1\1a"
 
 TEST(a_peer_that_ends_within_a_head_leaves_nothing)
 {
