@@ -68,7 +68,7 @@ static void add_pseudo_fields(head_text *h, const weft_fetch *f)
     end_value(h);
 }
 
-/* Return the fields for nghttp2. The caller frees them. Returns NULL if memory is exhausted. */
+/* Return the fields for the session. The caller frees them. Returns NULL if memory is exhausted. */
 static nghttp2_nv *make_fields(const head_text *h)
 {
     nghttp2_nv *fields = h->text.has_failed ? NULL : malloc(h->count * sizeof *fields);

@@ -145,7 +145,7 @@ static int64_t body_length(const weft_fetch *f)
     if (st->is_remote_ended && weft__h2_stream_available(st) == 0)
         return 0;
     const char *text = weft_fetch_header(f, "Content-Length");
-    return text != NULL ? strtoll(text, NULL, 10) : -1; /* nghttp2 has checked the number */
+    return text != NULL ? strtoll(text, NULL, 10) : -1; /* message.c has checked the number */
 }
 
 /* Move the head to the fetch. */

@@ -72,11 +72,9 @@ static void grow_window(weft__h2_stream *st)
     if (st->window_used < st->window_bytes || st->window_bytes >= max)
         return;
     uint32_t bytes_max = st->window_bytes > max / 2 ? max : 2 * st->window_bytes;
-    int rc =
-        nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, st->id, (int32_t)bytes_max);
-    weft__h2_session_check(s, rc);
-    if (rc == 0)
-        st->window_bytes = bytes_max;
+    weft__h2_frame_window_update(s, st->id, bytes_max - st->window_bytes);
+    st->inflow.window_left += bytes_max - st->window_bytes;
+    st->window_bytes = bytes_max;
     st->window_used = 0;
     weft__h2_output(s);
 }
@@ -89,12 +87,10 @@ static void count_read(weft__h2_stream *st, size_t bytes)
     if (s->failure < 0)
         return;
     if (s->unconsumed > 0 && s->buffered_bytes <= s->options.buffered_bytes_max) {
-        weft__h2_session_check(s, nghttp2_session_consume_connection(s->ng, s->unconsumed));
+        weft__h2_consume_connection(s, s->unconsumed);
         s->unconsumed = 0;
     }
-    if (st->is_closed || st->is_remote_ended)
-        return;
-    weft__h2_session_check(s, nghttp2_session_consume_stream(s->ng, st->id, bytes));
+    weft__h2_consume_stream(st, bytes);
     st->window_used += (uint32_t)bytes;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The output of an HTTP/2 session. Frames go from nghttp2 to a buffer, in the fiber that causes
- * them. The reader or a writer sends the buffer while a second buffer takes further frames.
+ * The output of an HTTP/2 session. Frames go to a buffer, in the fiber that causes them. The reader
+ * or a writer sends the buffer while a second buffer takes further frames.
  */
 #include "http/h2/internal.h"
 
@@ -8,8 +8,8 @@
 #include <weft/scope.h>
 
 /*
- * Take no further frame if the buffer has this many bytes. Beyond it, frames wait in nghttp2, which
- * sends them in the order of their priorities.
+ * Take no further DATA frame if the buffer has this many bytes. Beyond it, bodies wait in their
+ * streams, which send in the order of their priorities.
  */
 #define OUTPUT_BYTES_MAX ((size_t)64 << 10)
 /*
@@ -32,41 +32,6 @@ int weft__h2_output_reserve(weft__h2_session *s, size_t bytes)
 bool weft__h2_output_is_full(const weft__h2_session *s)
 {
     return s->fill.bytes >= OUTPUT_BYTES_MAX;
-}
-
-/*
- * Return whether nghttp2 has a frame. This is cheaper than a call of nghttp2_session_mem_send that
- * returns 0. After its own GOAWAY, nghttp2 wants neither, but may still have frames.
- */
-static bool has_next(weft__h2_session *s)
-{
-    return nghttp2_session_want_write(s->ng) != 0 || nghttp2_session_want_read(s->ng) == 0;
-}
-
-/* Move frames from nghttp2 to the buffer, until the buffer is full or no frame is left. */
-static void gather_frames(weft__h2_session *s)
-{
-    ssize_t n = 0;
-    s->is_in_callback = s->has_frames = true;
-    while (!weft__h2_output_is_full(s)) {
-        const uint8_t *data;
-        n = has_next(s) ? nghttp2_session_mem_send(s->ng, &data) : 0;
-        if (n > 0 && weft__h2_output_reserve(s, (size_t)n) < 0)
-            n = NGHTTP2_ERR_NOMEM;
-        if (n <= 0) {
-            s->has_frames = weft__h2_output_is_full(s); /* send_frame pauses at a full buffer */
-            break;
-        }
-        memcpy(s->fill.data + s->fill.bytes, data, (size_t)n);
-        s->fill.bytes += (size_t)n;
-    }
-    s->is_in_callback = false;
-    if (s->has_input_ended) /* no window opens any more: the reader fails streams that wait */
-        weft__h2_session_nudge(s);
-    if (n < 0) {
-        s->is_output_closed = true;
-        weft__h2_session_fail(s, weft__h2_error_of(n));
-    }
 }
 
 static ssize_t write_part(weft__h2_session *s, const void *data, size_t bytes)
@@ -106,8 +71,7 @@ static bool next_output(weft__h2_session *s)
 {
     if (s->is_output_closed || s->send.bytes > 0)
         return !s->is_output_closed;
-    if (s->has_frames)
-        gather_frames(s);
+    weft__h2_schedule_send(s);
     weft__buffer empty = s->send;
     s->send = s->fill;
     s->fill = empty;
@@ -154,7 +118,7 @@ void weft__h2_output_write_briefly(weft__h2_session *s)
     int rc = write_in_time(s);
     s->is_brief = false;
     output_end(s, rc != -ETIMEDOUT ? rc : 0);
-    weft__h2_output_continue(s); /* a writer sends the rest, and later output */
+    weft__h2_output(s); /* a writer sends the rest, and later output */
 }
 
 static weft_value writer_run(void *arg)
@@ -187,17 +151,9 @@ static void spin_writer(weft__h2_session *s)
 
 void weft__h2_output(weft__h2_session *s)
 {
-    s->has_frames = true;
-    if (!s->is_in_callback)
-        weft__h2_output_continue(s);
-}
-
-void weft__h2_output_continue(weft__h2_session *s)
-{
-    if (s->is_output_closed)
+    if (s->is_in_input || s->is_output_closed)
         return;
-    if (s->has_frames && !weft__h2_output_is_full(s))
-        gather_frames(s);
+    weft__h2_schedule_send(s);
     if (!s->is_feeding || weft__h2_output_is_full(s))
         spin_writer(s);
 }

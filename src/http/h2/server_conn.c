@@ -90,8 +90,6 @@ static weft__h2_stream *on_open(weft__h2_session *s, int32_t id)
     h->requests++;
     h->rested_s = 0;
     h->is_trimmed = false;
-    h->head_begun_s = q->begun_s;
-    h->head_at = s->received_bytes;
     return &q->stream;
 }
 
@@ -104,9 +102,8 @@ static int on_field(weft__h2_session *s, weft__h2_stream *st, const char *name, 
 
 static void on_head(weft__h2_session *s, weft__h2_stream *st, weft__h2_head kind)
 {
-    weft__h2_server_conn *h = s->ctx;
     weft__h2_request *q = request_of_stream(st);
-    h->head_begun_s = 0;
+    (void)s;
     q->is_head_complete = true;
     if (kind == WEFT__H2_REQUEST)
         weft__h2_request_spin(q);
@@ -127,12 +124,11 @@ static void on_data(weft__h2_session *s, weft__h2_stream *st, size_t bytes)
 
 static void on_close(weft__h2_session *s, weft__h2_stream *st)
 {
-    weft__h2_server_conn *h = s->ctx;
     weft__h2_request *q = request_of_stream(st);
+    (void)s;
     (void)weft_cond_broadcast(&q->ended);
     if (q->has_fiber)
         return;
-    h->head_begun_s = 0;
     weft__h2_stream_close(st, NGHTTP2_CANCEL);
     weft__h2_request_free(q);
 }
@@ -367,9 +363,21 @@ static int conn_time_out(weft__h2_server_conn *h)
     return was_trimmed || !h->conn->is_tls ? conn_rest(h) : 1;
 }
 
+/* Note when a head begins to arrive. */
+static void conn_note_head(weft__h2_server_conn *h)
+{
+    if (!weft__h2_session_is_in_head(&h->session)) {
+        h->head_begun_s = 0;
+    } else if (h->head_begun_s == 0) {
+        h->head_begun_s = weft_now();
+        h->head_at = h->session.received_bytes;
+    }
+}
+
 /* Apply the limits after a step. Returns 1 to continue, or an error. */
 static int conn_check(weft__h2_server_conn *h)
 {
+    conn_note_head(h);
     if (weft__h2_flood_check(h) < 0)
         return conn_terminate(h, NGHTTP2_ENHANCE_YOUR_CALM);
     if (h->requests >= limits_of(h)->requests_max)

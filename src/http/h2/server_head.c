@@ -1,7 +1,7 @@
 /*
- * The head of a request of HTTP/2. nghttp2 has checked the syntax of the fields, the presence and
- * order of pseudo fields, and Content-Length. This file stores the fields as text with offsets, and
- * makes the checks that depend on the server.
+ * The head of a request of HTTP/2. The session has checked the syntax of the fields, the presence
+ * and order of pseudo fields, and Content-Length. This file stores the fields as text with offsets,
+ * and makes the checks that depend on the server.
  *
  * A handler sees the request as if it had arrived by HTTP/1.1: the authority is the Host header,
  * several Cookie headers are one, and an extended CONNECT (RFC 8441) is a GET with an Upgrade
@@ -19,39 +19,54 @@
 #define TRAILERS_CAPACITY_FIRST ((size_t)256)
 
 /*
- * Append text and a NUL to a buffer in the arena. The buffer may move. Returns the offset of the
- * text, or:
+ * Provide space for further bytes in a buffer in the arena. The buffer may move. Returns 0, or:
  * -ENOMEM if memory is exhausted
  */
-static ssize_t text_append(weft__h2_request *q, char **buffer, size_t *count, size_t *capacity,
-                           size_t first, const char *text, size_t bytes)
+static int text_reserve(weft__h2_request *q, char **buffer, size_t count, size_t *capacity,
+                        size_t first, size_t bytes)
 {
-    size_t at = *count, needed = at + bytes + 1;
-    if (needed > *capacity) {
-        size_t larger = *capacity == 0 ? first : *capacity;
-        while (larger < needed)
-            larger *= 2;
-        char *memory = weft__arena_resize(&q->arena, *buffer, at, larger);
-        if (memory == NULL)
-            return -ENOMEM;
-        *buffer = memory;
-        *capacity = larger;
-    }
-    memcpy(*buffer + at, text, bytes);
-    (*buffer)[at + bytes] = '\0';
-    *count = needed;
-    return (ssize_t)at;
+    if (LIKELY(count + bytes <= *capacity))
+        return 0;
+    size_t larger = *capacity == 0 ? first : *capacity;
+    while (larger < count + bytes)
+        larger *= 2;
+    char *memory = weft__arena_resize(&q->arena, *buffer, count, larger);
+    if (memory == NULL)
+        return -ENOMEM;
+    *buffer = memory;
+    *capacity = larger;
+    return 0;
 }
 
-/* Append a string to the text of the head. */
-static int head_append(weft__h2_request *q, const char *text, size_t bytes, weft__head_span *span)
+/* Append text and a NUL. The buffer has the space. */
+static inline void text_append(char *buffer, size_t *count, const char *text, size_t bytes)
 {
-    ssize_t at = text_append(q, &q->text, &q->text_bytes, &q->text_capacity, TEXT_CAPACITY_FIRST,
-                             text, bytes);
-    if (at < 0)
-        return (int)at;
-    *span = (weft__head_span){(uint32_t)at, (uint32_t)bytes};
-    return 0;
+    memcpy(buffer + *count, text, bytes);
+    buffer[*count + bytes] = '\0';
+    *count += bytes + 1;
+}
+
+static int head_reserve(weft__h2_request *q, size_t bytes)
+{
+    return text_reserve(q, &q->text, q->text_bytes, &q->text_capacity, TEXT_CAPACITY_FIRST, bytes);
+}
+
+/* Append a string to the text of the head, which has the space. */
+static inline weft__head_span head_append(weft__h2_request *q, const char *text, size_t bytes)
+{
+    weft__head_span span = {(uint32_t)q->text_bytes, (uint32_t)bytes};
+    text_append(q->text, &q->text_bytes, text, bytes);
+    return span;
+}
+
+/* Store the value of a pseudo field. */
+static int head_add_value(weft__h2_request *q, const char *value, size_t bytes,
+                          weft__head_span *stored)
+{
+    int rc = head_reserve(q, bytes + 1);
+    if (rc == 0)
+        *stored = head_append(q, value, bytes);
+    return rc;
 }
 
 static int fields_grow(weft__h2_request *q)
@@ -69,17 +84,16 @@ static int fields_grow(weft__h2_request *q)
 static int head_add_field(weft__h2_request *q, const char *name, size_t name_bytes,
                           const char *value, size_t value_bytes, weft__head_span *stored)
 {
-    weft__field f;
-    int rc = q->fields_count == q->fields_capacity ? fields_grow(q) : 0;
-    if (rc == 0)
-        rc = head_append(q, name, name_bytes, &f.name);
-    if (rc == 0)
-        rc = head_append(q, value, value_bytes, &f.value);
+    int rc = head_reserve(q, name_bytes + value_bytes + 2);
+    if (rc == 0 && q->fields_count == q->fields_capacity)
+        rc = fields_grow(q);
     if (rc < 0)
         return rc;
-    q->fields[q->fields_count++] = f;
+    weft__field *f = &q->fields[q->fields_count++];
+    f->name = head_append(q, name, name_bytes);
+    f->value = head_append(q, value, value_bytes);
     if (stored != NULL)
-        *stored = f.value;
+        *stored = f->value;
     return 0;
 }
 
@@ -100,11 +114,11 @@ static void check_scheme(weft__h2_request *q, const char *value, size_t bytes)
 static int add_pseudo_field(weft__h2_request *q, const char *name, const char *value,
                             size_t value_bytes)
 {
-    switch (name[2]) { /* nghttp2 accepts no other names */
+    switch (name[2]) { /* the session accepts no other names */
     case 'e':          /* :method */
-        return head_append(q, value, value_bytes, &q->method);
+        return head_add_value(q, value, value_bytes, &q->method);
     case 'a': /* :path */
-        return head_append(q, value, value_bytes, &q->path);
+        return head_add_value(q, value, value_bytes, &q->path);
     case 'u': /* :authority */
         return head_add_field(q, "host", 4, value, value_bytes, &q->authority);
     case 'r': /* :protocol */
@@ -134,12 +148,13 @@ static int add_trailer(weft__h2_request *q, const char *name, size_t name_bytes,
 {
     if (trailer_is_forbidden(name, name_bytes))
         return 0;
-    ssize_t at = text_append(q, &q->trailers, &q->trailers_bytes, &q->trailers_capacity,
-                             TRAILERS_CAPACITY_FIRST, name, name_bytes);
-    if (at >= 0)
-        at = text_append(q, &q->trailers, &q->trailers_bytes, &q->trailers_capacity,
-                         TRAILERS_CAPACITY_FIRST, value, value_bytes);
-    return at < 0 ? (int)at : 0;
+    int rc = text_reserve(q, &q->trailers, q->trailers_bytes, &q->trailers_capacity,
+                          TRAILERS_CAPACITY_FIRST, name_bytes + value_bytes + 2);
+    if (rc < 0)
+        return rc;
+    text_append(q->trailers, &q->trailers_bytes, name, name_bytes);
+    text_append(q->trailers, &q->trailers_bytes, value, value_bytes);
+    return 0;
 }
 
 int weft__h2_request_add(weft__h2_request *q, const char *name, size_t name_bytes,
@@ -192,7 +207,7 @@ static int join_cookies(weft__h2_request *q)
         q->fields[kept++] = *f;
     }
     q->fields_count = kept;
-    return head_append(q, all, count - 2, &first->value);
+    return head_add_value(q, all, count - 2, &first->value);
 }
 
 static int reject_for(const char **reason, const char *text, int status)
@@ -258,7 +273,7 @@ static int set_target(weft__h2_request *q, const char **reason)
         return reject_for(reason, "a scheme other than http and https", 400);
     if (q->path.bytes > line_bytes_max)
         return reject_for(reason, "a target that is too long", 414);
-    if (q->path.bytes > 0 && strcmp(r->target, "*") != 0 && /* nghttp2 checks the method of "*" */
+    if (q->path.bytes > 0 && strcmp(r->target, "*") != 0 && /* message.c checks the method of "*" */
         !weft__path_is_valid(r->target, q->path.bytes))
         return reject_for(reason, "a malformed target", 400);
     if (q->protocol.bytes == 0)

@@ -1,7 +1,4 @@
-/*
- * Replies of HTTP/2. nghttp2 copies values, because a frame may wait in nghttp2 after the end of
- * the request. Names of the server itself are constants, which nghttp2 does not copy.
- */
+/* Replies of HTTP/2. Names of the server itself are constants. */
 #include "http/h2/server.h"
 #include "http/reply/reply.h"
 #include "http/text/ctype.h"
@@ -33,7 +30,7 @@ static inline void add_own(head_fields *h, const char *name, size_t name_bytes, 
                            size_t value_bytes)
 {
     h->fields[h->count++] = (nghttp2_nv){bytes_of(name), bytes_of(value), name_bytes, value_bytes,
-                                         NGHTTP2_NV_FLAG_NO_COPY_NAME};
+                                         NGHTTP2_NV_FLAG_NONE};
 }
 
 #define ADD_OWN(h, name, value, value_bytes) \

@@ -7,12 +7,8 @@
 
 static int set_priority(weft_http_request *r, int urgency, bool is_incremental)
 {
-    weft__h2_stream *st = &weft__h2_request_of(r)->stream;
-    const nghttp2_extpri priority = {.urgency = (uint32_t)urgency, .inc = is_incremental};
-    if (st->is_closed)
-        return 0;
-    int rc = nghttp2_session_change_extpri_stream_priority(st->session->ng, st->id, &priority, 1);
-    return rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : 0;
+    weft__h2_stream_set_priority(&weft__h2_request_of(r)->stream, urgency, is_incremental);
+    return 0;
 }
 
 const weft__codec weft__h2_codec = {

@@ -16,31 +16,11 @@
 #define FIELDS_DEFAULT 256u
 #define UNSENT_BYTES_DEFAULT ((size_t)16 << 10)
 
-/* The maximum length of a head that nghttp2 sends, compressed. */
-#define SENT_HEAD_BYTES_MAX ((size_t)1 << 20)
-
-/* The initial window of a connection (RFC 9113, 6.9.2). */
-#define WINDOW_INITIAL 65535u
+/* The dynamic table for heads of this end (RFC 7541, 4.2). The peer may limit it further. */
+#define DEFLATE_TABLE_BYTES 4096
 
 /* The code that ends the wait of the reader. is_nudged distinguishes it from other interrupts. */
 #define NUDGE (-EINTR)
-
-int weft__h2_error_of(ssize_t result)
-{
-    switch (result) {
-    case NGHTTP2_ERR_NOMEM:
-        return -ENOMEM;
-    case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
-    case NGHTTP2_ERR_FLOODED:
-        return -EBADMSG;
-    case NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE:
-        return -ESHUTDOWN;
-    case NGHTTP2_ERR_CALLBACK_FAILURE:
-        return -ENOMEM; /* callbacks fail only if memory is exhausted */
-    default:
-        return result < 0 ? -EPROTO : 0;
-    }
-}
 
 static uint32_t or_default(uint32_t value, uint32_t by_default)
 {
@@ -63,71 +43,78 @@ static void set_options(weft__h2_session *s, const weft__h2_options *options)
     s->options = o;
 }
 
-/* Create the session of nghttp2. */
-static int create_nghttp2(weft__h2_session *s)
+/* The memory of nghttp2. Own functions let the fault tests make allocations of nghttp2 fail. */
+
+static void *ng_malloc(size_t bytes, void *ctx)
 {
-    nghttp2_session_callbacks *callbacks = NULL;
-    nghttp2_option *option = NULL;
-    nghttp2_mem mem = weft__h2_memory(s);
-    int rc = nghttp2_session_callbacks_new(&callbacks);
-    if (rc == 0)
-        rc = nghttp2_option_new(&option);
-    if (rc != 0)
-        goto done;
-    weft__h2_receive_set_callbacks(callbacks, s->is_client);
-    weft__h2_body_out_set_callbacks(callbacks);
-    nghttp2_option_set_no_auto_window_update(option, 1);
-    nghttp2_option_set_max_send_header_block_length(option, SENT_HEAD_BYTES_MAX);
-    nghttp2_option_set_no_closed_streams(option, 1); /* only priorities of RFC 7540 need them */
-    if (!s->is_client)
-        nghttp2_option_set_builtin_recv_extension_type(option, NGHTTP2_PRIORITY_UPDATE);
-    rc = s->is_client ? nghttp2_session_client_new3(&s->ng, callbacks, s, option, &mem)
-                      : nghttp2_session_server_new3(&s->ng, callbacks, s, option, &mem);
-done:
-    nghttp2_option_del(option);
-    nghttp2_session_callbacks_del(callbacks);
-    return rc;
+    (void)ctx;
+    return malloc(bytes);
 }
 
-/* Give the settings to nghttp2, as the first frame. */
-static int submit_settings(weft__h2_session *s)
+static void ng_free(void *data, void *ctx)
 {
-    const weft__h2_options *o = &s->options;
-    const nghttp2_settings_entry entries[] = {
-        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, o->stream_window_bytes},
-        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, o->head_bytes_max},
-        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
-        /* The last entries differ: a client without push has no use for a limit of streams. */
-        {s->is_client ? NGHTTP2_SETTINGS_ENABLE_PUSH : NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
-         s->is_client ? 0 : o->streams_max},
-        {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
-    };
-    size_t count = sizeof entries / sizeof entries[0] - (o->allows_connect ? 0 : 1);
-    int rc = nghttp2_submit_settings(s->ng, NGHTTP2_FLAG_NONE, entries, count);
-    if (rc == 0 && o->connection_window_bytes > WINDOW_INITIAL)
-        rc = nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0,
-                                                   (int32_t)o->connection_window_bytes);
-    return rc;
+    (void)ctx;
+    free(data);
+}
+
+static void *ng_calloc(size_t count, size_t bytes, void *ctx)
+{
+    (void)ctx;
+    return calloc(count, bytes);
+}
+
+static void *ng_realloc(void *data, size_t bytes, void *ctx)
+{
+    (void)ctx;
+    return realloc(data, bytes);
+}
+
+/* Create the state for the compression of heads. */
+static int open_compression(weft__h2_session *s)
+{
+    static nghttp2_mem mem = {NULL, ng_malloc, ng_free, ng_calloc, ng_realloc};
+    int rc = nghttp2_hd_inflate_new2(&s->inflater, &mem); /* nghttp2 keeps the address */
+    if (rc == 0)
+        rc = nghttp2_hd_deflate_new2(&s->deflater, DEFLATE_TABLE_BYTES, &mem);
+    return rc == 0 ? 0 : -ENOMEM;
+}
+
+/* Free all memory of the session. */
+static void session_free(weft__h2_session *s)
+{
+    if (s->inflater != NULL)
+        nghttp2_hd_inflate_del(s->inflater);
+    if (s->deflater != NULL)
+        nghttp2_hd_deflate_del(s->deflater);
+    s->inflater = NULL;
+    s->deflater = NULL;
+    weft__buffer_free(&s->fill);
+    weft__buffer_free(&s->send);
+    weft__buffer_free(&s->in.part);
+    free(s->lingering);
+    s->lingering = NULL;
 }
 
 int weft__h2_session_open(weft__h2_session *s, weft_stream *stream, const weft__h2_events *events,
                           const weft__h2_options *options)
 {
-    *s = (weft__h2_session){.ctx = s->ctx, .stream = stream, .events = events};
+    *s = (weft__h2_session){.ctx = s->ctx, .stream = stream, .events = events, .next_id = 1};
     set_options(s, options);
     s->is_client = s->options.is_client;
-    s->has_frames = true;
-    s->check.skip = NGHTTP2_CLIENT_MAGIC_LEN;
+    s->in.preface_bytes = s->is_client ? NGHTTP2_CLIENT_MAGIC_LEN : 0;
+    s->goaway_id = INT32_MAX;
     weft__list_init(&s->streams);
-    int rc = create_nghttp2(s);
-    if (rc == 0)
-        rc = submit_settings(s);
-    if (rc != 0) {
-        nghttp2_session_del(s->ng);
-        weft__h2_memory_release(s);
-        s->ng = NULL;
+    for (int i = 0; i < WEFT__H2_URGENCIES; i++)
+        weft__list_init(&s->ready[i]);
+    weft__h2_settings_init(s);
+    int rc = open_compression(s);
+    if (rc == 0) {
+        weft__h2_settings_send(s);
+        rc = s->failure;
     }
-    return weft__h2_error_of(rc);
+    if (rc < 0)
+        session_free(s);
+    return rc;
 }
 
 /* Cancel the writer, and wait for its end. */
@@ -145,17 +132,11 @@ static void stop_writer(weft__h2_session *s)
 
 void weft__h2_session_close(weft__h2_session *s)
 {
-    if (s->ng == NULL)
+    if (s->inflater == NULL)
         return;
     weft__h2_session_fail(s, -ECONNRESET);
     stop_writer(s);
-    nghttp2_session_del(s->ng);
-    weft__h2_memory_release(s);
-    s->ng = NULL;
-    weft__buffer_free(&s->fill);
-    weft__buffer_free(&s->send);
-    free(s->lingering);
-    s->lingering = NULL;
+    session_free(s);
 }
 
 void weft__h2_session_nudge(weft__h2_session *s)
@@ -164,31 +145,26 @@ void weft__h2_session_nudge(weft__h2_session *s)
         s->is_nudged = weft_interrupt(s->reader, NUDGE) == 0;
 }
 
-/* End a stream with an error. nghttp2 forgets the record. */
-static void fail_stream(weft__h2_session *s, weft__h2_stream *st, int error)
-{
-    (void)nghttp2_session_set_stream_user_data(s->ng, st->id, NULL);
-    weft__h2_stream_detach(st, error);
-}
-
 void weft__h2_session_fail(weft__h2_session *s, int error)
 {
     if (s->failure < 0)
         return;
     s->failure = error;
     s->is_going_away = true;
-    while (!weft__list_is_empty(&s->streams))
-        fail_stream(s, CONTAINER_OF(s->streams.next, weft__h2_stream, node), error);
+    while (!weft__list_is_empty(&s->streams)) {
+        weft__h2_stream *st = CONTAINER_OF(s->streams.next, weft__h2_stream, node);
+        weft__h2_stream_detach(st, error);
+    }
     weft_cond_broadcast(&s->written);
     weft__h2_session_nudge(s);
 }
 
-void weft__h2_session_check(weft__h2_session *s, int result)
+void weft__h2_connection_fail(weft__h2_session *s, uint32_t code)
 {
-    if (LIKELY(nghttp2_is_fatal(result) == 0))
+    if (s->is_terminated || s->failure < 0)
         return;
-    s->is_output_closed = true;
-    weft__h2_session_fail(s, weft__h2_error_of(result));
+    s->is_terminated = true;
+    weft__h2_frame_goaway(s, s->processed_id, code);
 }
 
 /*
@@ -199,7 +175,8 @@ static bool session_is_over(weft__h2_session *s)
 {
     if (s->has_input_ended && s->streams_count == 0 && !weft__h2_session_has_output(s))
         return true;
-    return nghttp2_session_want_read(s->ng) == 0 && nghttp2_session_want_write(s->ng) == 0;
+    bool is_last = s->is_goaway_sent || s->is_goaway_received;
+    return s->is_terminated || (is_last && s->streams_count + weft__h2_linger_count(s) == 0);
 }
 
 void weft__h2_session_check_end(weft__h2_session *s)
@@ -208,36 +185,12 @@ void weft__h2_session_check_end(weft__h2_session *s)
         weft__h2_session_nudge(s);
 }
 
-/* End the session because nghttp2 needs no further input. Return the result of the step. */
+/* End the session because it needs no further input. Return the result of the step. */
 static int session_end(weft__h2_session *s)
 {
     bool is_regular = s->is_goaway_sent || s->is_goaway_received || s->has_input_ended;
     weft__h2_session_fail(s, is_regular ? -ECONNRESET : -EBADMSG);
     return is_regular ? 0 : -EBADMSG;
-}
-
-/* End the session after an error of nghttp2 in its input. Return the error. */
-static int feed_fail(weft__h2_session *s, ssize_t result)
-{
-    int error = weft__h2_error_of(result);
-    bool is_magic = result == NGHTTP2_ERR_BAD_CLIENT_MAGIC;
-    if (error != -ENOMEM) /* a bad preface, or a flood that nghttp2 has detected */
-        (void)nghttp2_session_terminate_session(s->ng, is_magic ? NGHTTP2_PROTOCOL_ERROR
-                                                                : NGHTTP2_ENHANCE_YOUR_CALM);
-    weft__h2_output(s);
-    weft__h2_session_fail(s, error);
-    return error;
-}
-
-/* Pass input to nghttp2, up to the end of the first head. Reduce *bytes if nghttp2 takes less. */
-static int feed_part(weft__h2_session *s, const void *data, size_t *bytes)
-{
-    s->is_in_callback = true;
-    s->has_request = false;
-    ssize_t n = s->is_client ? nghttp2_session_mem_recv(s->ng, data, *bytes)
-                             : weft__h2_check_recv(s, data, bytes);
-    s->is_in_callback = false;
-    return n < 0 ? feed_fail(s, n) : s->failure;
 }
 
 /* Let the fiber of a request run. Returns 0 or an error. */
@@ -250,8 +203,8 @@ static int run_request(weft__h2_session *s)
 }
 
 /*
- * Pass input to nghttp2. If may_switch, let the fiber of each request run after its head. *taken is
- * the number of bytes that nghttp2 has got. Returns as weft__h2_session_step does.
+ * Handle input. If may_switch, let the fiber of each request run after its head. *taken is the
+ * number of bytes that were used. Returns as weft__h2_session_step does.
  */
 static int feed(weft__h2_session *s, const char *data, size_t bytes, bool may_switch, size_t *taken)
 {
@@ -260,9 +213,8 @@ static int feed(weft__h2_session *s, const char *data, size_t bytes, bool may_sw
     s->is_feeding = true;
     s->received_bytes += bytes;
     while (rc == 0 && at < bytes) {
-        size_t n = bytes - at;
-        rc = feed_part(s, data + at, &n);
-        at += n;
+        at += weft__h2_input(s, data + at, bytes - at);
+        rc = s->failure;
         if (rc == 0 && s->has_request && may_switch)
             rc = run_request(s);
     }
@@ -278,7 +230,7 @@ static int feed(weft__h2_session *s, const char *data, size_t bytes, bool may_sw
 int weft__h2_session_feed(weft__h2_session *s, const void *data, size_t bytes)
 {
     int rc = feed(s, data, bytes, false, &bytes);
-    weft__h2_output_continue(s);
+    weft__h2_output(s);
     return rc;
 }
 
@@ -297,21 +249,28 @@ static ssize_t wait_for_input(weft__h2_session *s, const void **data)
 }
 
 /*
- * Fail the streams that cannot end without further input: the request is incomplete, or the reply
+ * Return whether a stream cannot end without further input: the request is incomplete, or the reply
  * waits for a window.
  */
+static bool stream_needs_input(const weft__h2_stream *st)
+{
+    bool has_window = st->session->send_window > 0 && st->send_window > 0;
+    return !st->is_remote_ended || (weft__h2_stream_unsent(st) > 0 && !has_window);
+}
+
+/* Fail the streams that cannot end after the end of the input. */
 static void fail_stuck_streams(weft__h2_session *s)
 {
-    bool is_blocked = !s->has_frames && nghttp2_session_want_write(s->ng) == 0;
     for (weft__list *node = s->streams.next, *next; node != &s->streams; node = next) {
         weft__h2_stream *st = CONTAINER_OF(node, weft__h2_stream, node);
         int32_t id = st->id;
         next = node->next;
-        if (st->is_remote_ended && !(is_blocked && weft__h2_stream_unsent(st) > 0))
+        if (!stream_needs_input(st))
             continue;
-        fail_stream(s, st, -ECONNRESET);
-        weft__h2_session_check(
-            s, nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL));
+        weft__h2_stream_detach(st, -ECONNRESET);
+        weft__h2_frame_reset(s, id, NGHTTP2_CANCEL);
+        if (s->failure < 0)
+            return;
     }
     weft__h2_output(s);
 }
@@ -342,7 +301,7 @@ int weft__h2_session_step(weft__h2_session *s)
     s->reader = weft_self();
     if (s->failure < 0)
         return s->failure;
-    weft__h2_output_continue(s);
+    weft__h2_output(s);
     if (s->must_write)
         weft__h2_output_write(s);
     if (s->failure == 0 && s->has_input_ended)
@@ -369,14 +328,14 @@ int weft__h2_session_step(weft__h2_session *s)
     if (rc == 1)
         weft__h2_output_write_briefly(s);
     else
-        weft__h2_output_continue(s);
+        weft__h2_output(s);
     return s->failure < 0 && rc == 1 ? s->failure : rc;
 }
 
 bool weft__h2_session_has_output(const weft__h2_session *s)
 {
     return s->is_writing || s->fill.bytes > 0 ||
-           (!s->is_output_closed && nghttp2_session_want_write(s->ng) != 0);
+           (!s->is_output_closed && weft__h2_schedule_has_next(s));
 }
 
 int weft__h2_session_finish(weft__h2_session *s)
@@ -397,7 +356,7 @@ void weft__h2_session_notice(weft__h2_session *s)
     if (s->failure < 0 || s->is_goaway_sent || s->has_notice)
         return;
     s->has_notice = true;
-    weft__h2_session_check(s, nghttp2_submit_shutdown_notice(s->ng));
+    weft__h2_frame_goaway(s, INT32_MAX, NGHTTP2_NO_ERROR);
     weft__h2_output(s);
 }
 
@@ -405,10 +364,9 @@ void weft__h2_session_goaway(weft__h2_session *s, uint32_t code)
 {
     if (s->failure < 0 || s->is_goaway_sent)
         return;
-    int32_t last = nghttp2_session_get_last_proc_stream_id(s->ng);
     s->is_goaway_sent = s->is_going_away = true;
     weft__h2_session_linger_end(s, INFINITY);
-    weft__h2_session_check(s, nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, last, code, NULL, 0));
+    weft__h2_frame_goaway(s, s->processed_id, code);
     weft__h2_output(s);
     weft__h2_session_check_end(s);
 }
@@ -417,7 +375,8 @@ void weft__h2_session_terminate(weft__h2_session *s, uint32_t code, int error)
 {
     if (s->failure < 0)
         return;
-    s->is_goaway_sent = nghttp2_session_terminate_session(s->ng, code) == 0;
+    weft__h2_connection_fail(s, code);
+    s->is_goaway_sent = true;
     weft__h2_output(s);
     weft__h2_session_fail(s, error);
 }
@@ -426,7 +385,7 @@ void weft__h2_session_ping(weft__h2_session *s)
 {
     if (s->failure < 0)
         return;
-    weft__h2_session_check(s, nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, NULL));
+    weft__h2_frame_ping(s, (const uint8_t[8]){0}, false);
     weft__h2_output(s);
 }
 
@@ -455,13 +414,11 @@ void weft__h2_session_trim(weft__h2_session *s)
 
 size_t weft__h2_session_streams_left(const weft__h2_session *s)
 {
-    size_t max =
-        nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    size_t max = s->peer.streams_max;
     return s->streams_count < max ? max - s->streams_count : 0;
 }
 
 bool weft__h2_session_allows_connect(const weft__h2_session *s)
 {
-    return nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) ==
-           1;
+    return s->peer.allows_connect;
 }

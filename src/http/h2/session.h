@@ -1,19 +1,26 @@
 /*
- * An HTTP/2 connection (RFC 9113) over a weft_stream, for servers and clients. nghttp2 frames,
- * compresses heads and checks the protocol. A session adds fibers: reads and writes that wait,
- * flow control that follows the reader, and one writer of the connection.
+ * An HTTP/2 connection (RFC 9113) over a weft_stream, for servers and clients. A session frames,
+ * checks the protocol and has fibers: reads and writes that wait, flow control that follows the
+ * reader, and one writer of the connection. nghttp2 compresses heads (HPACK). docs/adr/0064 says
+ * why the session does not use nghttp2 for frames.
  *
- *     session.c    open, close, settings, GOAWAY; the loop of the reader
- *     receive.c    the callbacks of nghttp2 for input
- *     output.c     gather output, write it to the connection
- *     stream.c     streams: heads, resets, the end
- *     body_in.c    read the body of a stream
- *     body_out.c   write the body of a stream
- *     memory.c     the memory of nghttp2
- *     check_frames.c  checks of a server that nghttp2 omits
- *     linger.c     streams whose reply has ended before the request
- *     transport.c  a weft_stream over a stream of a session
- *     internal.h   functions that these files share
+ *     session.c     open, close, GOAWAY; the loop of the reader
+ *     input.c       divide the input into frames
+ *     head_in.c     HEADERS and CONTINUATION frames of the peer
+ *     message.c     the rules for the fields of a message
+ *     data_in.c     DATA frames of the peer, windows for the input
+ *     control_in.c  all other frames of the peer
+ *     settings.c    SETTINGS of both ends
+ *     frame_out.c   write frames to the output
+ *     schedule.c    DATA frames to the output, by priority (RFC 9218) and windows
+ *     output.c      write the output to the connection
+ *     stream.c      streams: ids, heads, resets, the end
+ *     body_in.c     read the body of a stream
+ *     body_out.c    write the body of a stream
+ *     linger.c      streams whose reply has ended before the request
+ *     transport.c   a weft_stream over a stream of a session
+ *     internal.h    frames, and functions that these files share
+ *     state.h       private parts of the state
  *
  * The owner is the server or the client. The owner embeds sessions and streams in its own structs.
  *
@@ -22,7 +29,7 @@
  * at most WEFT__H2_BRIEF_S until the peer reads. Otherwise two peers could wait for each other.
  *
  * Input. The reader of a server lets the fiber of a request run when the head is complete, before
- * it passes the next head to nghttp2. A short request then ends before the next one begins, and the
+ * it reads the next head. A short request then ends before the next one begins, and the
  * next one uses the same memory, which is in the CPU cache (docs/adr/0064).
  *
  * Output. Calls that write move frames to the output buffer of the session at once, if the buffer
@@ -42,8 +49,8 @@
 #ifndef WEFT_HTTP_H2_SESSION_H
 #define WEFT_HTTP_H2_SESSION_H
 
-#include "base/buffer.h"
 #include "base/list.h"
+#include "http/h2/state.h"
 
 #include <weft/stream.h>
 #include <weft/sync.h>
@@ -161,28 +168,8 @@ typedef struct weft__h2_counts {
     uint64_t early_refused; /* streams above the limit before the peer has seen it, bounded */
     uint64_t settings_acks; /* SETTINGS with ACK */
     uint64_t pongs;         /* PING with ACK */
-    uint64_t bad_frames;    /* frames that violate the protocol */
+    uint64_t bad_frames;    /* frames that violate the protocol, each an error of its stream */
 } weft__h2_counts;
-
-/* The number of ended streams that a session remembers. */
-#define WEFT__H2_IDS_MAX 128
-
-/* The ids of the last streams with some property. */
-typedef struct weft__h2_ids {
-    int32_t ids[WEFT__H2_IDS_MAX];
-    size_t count; /* of all ids so far */
-} weft__h2_ids;
-
-/* The position of a server in the frames of its input. See check_frames.c. */
-typedef struct weft__h2_check {
-    size_t skip;         /* bytes until the next frame */
-    uint8_t bytes[13];   /* the start of the frame */
-    uint8_t count;       /* of bytes */
-    bool ends_head;      /* the frame whose bytes are skipped completes a head */
-    int32_t last_id;     /* the last stream of the client */
-    weft__h2_ids closed; /* streams that have ended */
-    weft__h2_ids resets; /* streams for which RST_STREAM was sent */
-} weft__h2_check;
 
 /* Streams that linger. See linger.c. */
 typedef struct weft__h2_lingering weft__h2_lingering;
@@ -203,38 +190,53 @@ struct weft__h2_session {
     weft__h2_counts counts;
 
     /* private */
-    nghttp2_session *ng;
+    nghttp2_hd_inflater *inflater; /* NULL: the session is not open */
+    nghttp2_hd_deflater *deflater;
     const weft__h2_events *events;
     weft__h2_options options; /* with the defaults filled in */
     weft_fiber reader;        /* the fiber of the last step; 0: none */
     weft__h2_stream *last;    /* the stream of the last event, to save lookups; NULL: none */
-    weft__buffer fill;        /* frames that no call writes yet */
-    weft__buffer send;        /* frames that the writer is writing */
-    size_t unconsumed; /* bytes that buffered_bytes_max withholds from the connection window */
-    weft__h2_check check;
+    weft__h2_stream *buckets[WEFT__H2_BUCKETS]; /* all streams, by id; linked by next_in_bucket */
+    weft__h2_input_state in;
+    weft__h2_head_in head;
+    weft__h2_inflow inflow;
+    weft__h2_peer_settings peer;
+    int64_t send_window;                  /* bytes that the peer accepts on all streams */
+    weft__list ready[WEFT__H2_URGENCIES]; /* weft__h2_stream.ready_node, see schedule.c */
+    size_t ready_count;                   /* streams in ready */
+    int32_t next_id;                      /* client: of the next stream */
+    int32_t last_id;                      /* server: the last stream that the client has opened */
+    int32_t processed_id;                 /* server: the last stream that on_open got */
+    int32_t goaway_id;                    /* of the last GOAWAY of the peer; INT32_MAX: none */
+    int32_t early_id;                     /* stream of a priority that came first; 0: none */
+    weft__h2_priority early_priority;
+    weft__h2_ids closed; /* server: streams that have ended */
+    weft__h2_ids resets; /* server: streams for which RST_STREAM was sent */
+    weft__buffer fill;   /* frames that no call writes yet */
+    weft__buffer send;   /* frames that the writer is writing */
+    size_t unconsumed;   /* bytes that buffered_bytes_max withholds from the connection window */
     weft__h2_lingering *lingering; /* NULL: none */
-    size_t head_bytes;             /* of the head that is arriving */
-    size_t head_fields;
-    weft_fiber writer;     /* 0: none, or not begun */
-    weft_cond written;     /* the writer has written all output */
-    size_t send_at;        /* bytes of send that are written */
-    bool is_in_callback;   /* nghttp2 is on the stack */
-    bool is_waiting;       /* the reader waits for input */
-    bool is_nudged;        /* weft__h2_session_nudge has ended the wait of the reader */
-    bool is_writing;       /* a writer exists */
-    bool is_feeding;       /* the reader handles input, then writes: spin no writer */
-    bool is_brief;         /* the reader writes */
-    bool has_request;      /* the last input has completed the head of a request */
-    bool has_frames;       /* nghttp2 may have frames for the output */
-    bool must_write;       /* no writer could be created: the reader must write */
-    bool is_output_closed; /* a write has failed: discard all output */
-    bool has_notice;       /* the shutdown notice was sent */
-    bool has_input_ended;  /* the peer has closed its side of the connection */
-    bool has_new_deadline; /* weft__h2_session_linger_end_s has changed: end the step */
+    weft_fiber writer;             /* 0: none, or not begun */
+    weft_cond written;             /* the writer has written all output */
+    size_t send_at;                /* bytes of send that are written */
+    bool is_in_input;              /* the session is handling input: gather output later */
+    bool is_waiting;               /* the reader waits for input */
+    bool is_nudged;                /* weft__h2_session_nudge has ended the wait of the reader */
+    bool is_writing;               /* a writer exists */
+    bool is_feeding;               /* the reader handles input, then writes: spin no writer */
+    bool is_brief;                 /* the reader writes */
+    bool has_request;              /* the last input has completed the head of a request */
+    bool must_write;               /* no writer could be created: the reader must write */
+    bool is_output_closed;         /* a write has failed: discard all output */
+    bool has_notice;               /* the shutdown notice was sent */
+    bool has_input_ended;          /* the peer has closed its side of the connection */
+    bool has_new_deadline;         /* weft__h2_session_linger_end_s has changed: end the step */
     bool is_goaway_sent;
     bool is_goaway_received;
-    bool has_failed_realloc; /* of nghttp2, see memory.c */
-    void *freed;
+    bool is_terminated;      /* GOAWAY for an error was sent: ignore all input */
+    bool has_new_table;      /* the next head must begin with the size of the dynamic table */
+    bool has_settings;       /* SETTINGS of the peer have arrived */
+    bool are_settings_known; /* the peer has acknowledged the settings */
 };
 
 /* A part of the input of a stream. */
@@ -248,7 +250,7 @@ struct weft__h2_stream {
     uint32_t code;          /* of RST_STREAM, or why the stream ended; NGHTTP2_NO_ERROR: regular */
     bool is_remote_ended;   /* END_STREAM has arrived; buffered input may remain */
     bool is_local_ended;    /* END_STREAM is in the output */
-    bool is_closed;         /* the stream has ended for nghttp2 */
+    bool is_closed;         /* the stream has ended */
     bool is_reset_by_peer;  /* RST_STREAM has arrived */
     bool is_head_too_large; /* the last head exceeded a limit; its last fields are dropped */
 
@@ -259,11 +261,21 @@ struct weft__h2_stream {
     bool is_write_stopped; /* weft__h2_stream_stop_write was called */
     bool is_reset;         /* the owner has reset the stream */
     bool has_status;       /* the head that is arriving has a status */
-    bool has_source;       /* nghttp2 asks for the body */
-    bool is_deferred;      /* nghttp2 has asked for the body and got nothing */
-    bool is_ending;        /* no bytes follow the ones in held and span */
-    bool is_reading;       /* a fiber waits for input */
-    bool is_writing;       /* a fiber is in a call that writes */
+    bool has_body;         /* the head is sent, and a body follows */
+    bool is_ready;         /* in a list of streams with output */
+    bool has_final_head;   /* the head of a request, or a final response, has arrived */
+    bool is_bodiless;      /* client: the response has no body, whatever its length */
+    bool is_connect;       /* client: the request is a CONNECT */
+    bool has_own_priority; /* the owner has set the priority: ignore the peer */
+    weft__h2_priority priority;
+    uint16_t seen; /* the fields of the head that is arriving, see message.c */
+    weft__list ready_node;
+    weft__h2_stream *next_in_bucket;
+    int64_t send_window; /* bytes that the peer accepts; negative after a change of settings */
+    weft__h2_inflow inflow;
+    bool is_ending;  /* no bytes follow the ones in held and span */
+    bool is_reading; /* a fiber waits for input */
+    bool is_writing; /* a fiber is in a call that writes */
     weft_cond readable;
     weft_cond writable;
     weft__h2_chunk *in_first; /* unread input, and first the piece that the reader holds */
@@ -380,6 +392,9 @@ void weft__h2_session_trim(weft__h2_session *s);
 /* Return whether output waits for the connection, or is being written. */
 bool weft__h2_session_has_output(const weft__h2_session *s);
 
+/* Return whether a head of the peer has begun and is not complete. */
+bool weft__h2_session_is_in_head(const weft__h2_session *s);
+
 /* Return how many more streams a client may open now. */
 size_t weft__h2_session_streams_left(const weft__h2_session *s);
 
@@ -387,8 +402,7 @@ size_t weft__h2_session_streams_left(const weft__h2_session *s);
 bool weft__h2_session_allows_connect(const weft__h2_session *s);
 
 /*
- * Streams. fields are copied by nghttp2 unless their flags say otherwise: NGHTTP2_NV_FLAG_NO_COPY_*
- * need memory that is valid until the stream is closed. Names must be in lower case. Functions that
+ * Streams. Names of fields must be in lower case. Functions that
  * are not marked as switchpoints never switch.
  *
  * Calls also return:
@@ -494,6 +508,9 @@ static inline int weft__h2_stream_error(const weft__h2_stream *st)
 {
     return st->error;
 }
+
+/* Set the priority of the output of a stream (RFC 9218), in place of priorities of the peer. */
+void weft__h2_stream_set_priority(weft__h2_stream *st, int urgency, bool is_incremental);
 
 /* Reset a stream. Unread input and unsent output are discarded. Later calls have no effect. */
 void weft__h2_stream_reset(weft__h2_stream *st, uint32_t code);

@@ -3,6 +3,7 @@
 
 #include "http/text/ctype.h"
 
+#include <stdint.h>
 #include <string.h>
 
 static bool span_is_all(const char *text, size_t bytes, unsigned kind)
@@ -18,9 +19,24 @@ bool weft__field_is_token(const char *text, size_t bytes)
     return bytes > 0 && span_is_all(text, bytes, WEFT__CTYPE_TOKEN);
 }
 
+/* Return true if none of 8 bytes is a control character. The result is false for a tab, too. */
+static bool word_is_plain(const char *text)
+{
+    const uint64_t ones = UINT64_MAX / 255, high = ones * 128;
+    uint64_t word, del;
+    memcpy(&word, text, sizeof word);
+    del = word ^ (ones * 127); /* a zero byte for each DEL */
+    return (((word - ones * 32) & ~word & high) | ((del - ones) & ~del & high)) == 0;
+}
+
 bool weft__field_is_value(const char *text, size_t bytes)
 {
-    return span_is_all(text, bytes, WEFT__CTYPE_VALUE);
+    size_t at = 0;
+    while (at + 8 <= bytes && word_is_plain(text + at))
+        at += 8;
+    if (at > 0 && at + 8 > bytes && word_is_plain(text + bytes - 8)) /* words may overlap */
+        return true;
+    return span_is_all(text + at, bytes - at, WEFT__CTYPE_VALUE);
 }
 
 bool weft__field_is_word(const char *text, size_t bytes, const char *word)

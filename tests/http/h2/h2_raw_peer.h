@@ -52,4 +52,7 @@ static inline long raw_goaway_code(int fd)
     return code;
 }
 
+/* A compressed head: POST, http, "/", and the authority "a". */
+#define POST_BLOCK "\203\206\204\1\1a"
+
 #endif

@@ -284,7 +284,6 @@ TEST(a_peer_without_preface_is_rejected)
 
 /* HPACK: GET http / with the authority a (":authority" is entry 1 of the static table). */
 #define GET_BLOCK "\202\206\204\1\1a"
-#define POST_BLOCK "\203\206\204\1\1a"
 
 TEST(a_peer_that_ends_within_a_head_leaves_nothing)
 {

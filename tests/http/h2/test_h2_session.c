@@ -209,6 +209,52 @@ TEST(a_head_far_above_the_limit_resets_its_stream)
     close_both();
 }
 
+/* Reply with the length of the long field. */
+static int reply_length(h2_exchange *x)
+{
+    char text[32];
+    int n = snprintf(text, sizeof text, "%zu", x->st.session->head.bytes);
+    return weft__h2_stream_reply(&x->st, H2_OK, text, (size_t)n);
+}
+
+TEST(a_long_head_is_sent_in_several_frames)
+{
+    /* Compression does not shorten '~'. Some heads have the length of one or two whole frames. */
+    static const size_t lengths[] = {16000, 16300, 32600, 50000};
+    server.options.head_bytes_max = 60000;
+    open_both(reply_length);
+    for (size_t i = 0; i < 100 * COUNT_OF(lengths); i++) {
+        h2_exchange x;
+        size_t length = lengths[i / 100] + i % 100;
+        char *value = malloc(length + 1), expected[32];
+        memset(value, '~', length);
+        value[length] = '\0';
+        get_with(&x, "x-long", value);
+        snprintf(expected, sizeof expected, "%zu", 6 + length + 5 * 32 + 38);
+        expect_text(&x, expected);
+        release(&x);
+        free(value);
+    }
+    close_both();
+}
+
+TEST(a_head_that_is_much_too_long_is_not_sent)
+{
+    h2_exchange x = {.end = &client};
+    char *value = malloc((2 << 20) + 1);
+    memset(value, 'v', 2 << 20);
+    value[2 << 20] = '\0';
+    const nghttp2_nv head[] = {h2_nv(":method", "GET"), h2_nv(":scheme", "http"),
+                               h2_nv(":authority", "a"), h2_nv(":path", "/"), h2_nv("x", value)};
+    open_both(say_hello);
+    ck_assert_int_eq(weft__h2_stream_open(&client.session, &x.st, head, 5, true), -EMSGSIZE);
+    free(value);
+    get(&x);
+    expect_text(&x, "hello");
+    release(&x);
+    close_both();
+}
+
 TEST(an_owner_that_rejects_a_field_resets_the_stream)
 {
     h2_exchange x;

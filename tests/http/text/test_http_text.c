@@ -34,6 +34,20 @@ TEST(a_value_has_no_control_characters_except_tabs)
     ck_assert(!weft__field_is_value("a\r\nSet-Cookie: b", 16));
 }
 
+/* Long values are checked by words. The result must be that of each byte. */
+TEST(each_byte_of_a_long_value_counts)
+{
+    for (size_t bytes = 1; bytes <= 40; bytes++)
+        for (size_t at = 0; at < bytes; at++)
+            for (int c = 0; c < 256; c++) {
+                char text[40];
+                memset(text, c % 2 == 0 ? 'a' : 0xff, sizeof text);
+                text[at] = (char)c;
+                bool is_expected = weft__field_is_value(&text[at], 1);
+                ck_assert_int_eq(weft__field_is_value(text, bytes), is_expected);
+            }
+}
+
 TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
 {
     for (int c = 0; c < 256; c++) {
