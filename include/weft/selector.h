@@ -81,7 +81,7 @@ typedef struct weft_selector weft_selector;
 typedef struct weft_selector_op {
     void *owner;       /* for the host: weft does not use it */
     weft_value result; /* set before weft_selector_next returns the operation */
-    uint64_t weft__private[2];
+    uint64_t weft__private[3];
 } weft_selector_op;
 
 /* Options of a selector. All-zero is the default. */
@@ -231,7 +231,8 @@ WEFT_API weft_value weft_selector_connect(weft_selector *selector, weft_selector
  * ready, and the call returns at once or the next poll completes the operation. With libev, weft
  * checks for POLLPRI every millisecond.
  *
- * An operation may complete although another process or thread has taken the input meanwhile.
+ * An operation may complete although a following call would block. For example, another thread may
+ * have taken the input, and on io_uring urgent data may end a wait for POLLIN.
  *
  * Returns or completes with the events that have occurred: events of the argument, POLLERR and
  * POLLHUP. The result is never 0. Errors are those of weft_selector_read, and:
