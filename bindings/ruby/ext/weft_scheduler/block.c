@@ -133,12 +133,18 @@ static VALUE yield_end(VALUE arg)
     return Qnil;
 }
 
-/* yield: go to the end of the ready queue. Ruby 4.0 calls it for a pending interrupt. */
+/* Go to the end of the ready queue. */
+void scheduler_yield(struct scheduler *scheduler)
+{
+    struct yield_wait wait = {.scheduler = scheduler};
+    waiter_enter(scheduler, &wait.waiter, "yield");
+    rb_ensure(yield_suspend, (VALUE)&wait, yield_end, (VALUE)&wait);
+}
+
+/* yield: Ruby 4.0 calls it for a pending interrupt. */
 static VALUE hook_yield(VALUE self)
 {
-    struct yield_wait wait = {.scheduler = scheduler_get(self)};
-    waiter_enter(wait.scheduler, &wait.waiter, "yield");
-    rb_ensure(yield_suspend, (VALUE)&wait, yield_end, (VALUE)&wait);
+    scheduler_yield(scheduler_get(self));
     RB_GC_GUARD(self);
     return Qnil;
 }

@@ -44,6 +44,7 @@ static void scheduler_free(void *data)
     weft_selector_close(scheduler->selector);
     st_free_table(scheduler->blocked);
     xfree(scheduler->backend);
+    xfree(scheduler->hints);
     xfree(scheduler);
 }
 

@@ -65,11 +65,14 @@ struct scheduler {
     VALUE run_fiber;         /* the fiber in run, or Qnil */
     size_t ready_count, waiter_count;
     unsigned switches_before_poll;
+    unsigned fills_in_a_row; /* buffers that the current fiber has filled without a wait */
     unsigned fork_epoch;
     bool is_polling; /* a thread may be inside weft_selector_poll without the GVL */
     bool is_stopping;
     bool is_closed;
     bool leaves_run_on_interrupt;
+    unsigned char *hints; /* fill_hint.h, by descriptor */
+    size_t hints_size;
     double stall_seconds; /* report fibers that run longer; 0: never */
     double resumed_at;    /* when the current fiber began to run; only if stall_seconds > 0 */
     unsigned long polls, switches;
@@ -103,6 +106,9 @@ void waiter_leave(struct scheduler *scheduler, struct waiter *waiter);
 void waiter_wake(struct scheduler *scheduler, struct waiter *waiter);
 void waiter_suspend(struct scheduler *scheduler, struct waiter *waiter);
 void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry);
+
+/* block.c */
+void scheduler_yield(struct scheduler *scheduler);
 
 /* operation.c */
 void operation_init(struct operation *operation, operation_complete *complete, void *target);

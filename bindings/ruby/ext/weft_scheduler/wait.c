@@ -49,16 +49,16 @@ void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry)
     VALUE fiber = entry->fiber, exception = entry->exception;
     ready_queue_remove(scheduler, entry);
     scheduler->switches++;
-    if (fiber == rb_fiber_current()) {
-        if (!NIL_P(exception))
-            rb_exc_raise(rb_make_exception(RARRAY_LENINT(exception), RARRAY_CONST_PTR(exception)));
-    } else if (RTEST(rb_fiber_alive_p(fiber))) {
-        if (NIL_P(exception))
-            rb_fiber_transfer(fiber, 0, NULL);
-        else
-            rb_fiber_raise(fiber, RARRAY_LENINT(exception),
-                           (VALUE *)RARRAY_CONST_PTR(exception)); /* not const in Ruby 4.0 */
+    if (NIL_P(exception)) {
+        if (fiber != rb_fiber_current())
+            rb_fiber_transfer(fiber, 0, NULL); /* waiters are alive */
+        return;
     }
+    if (fiber == rb_fiber_current())
+        rb_exc_raise(rb_make_exception(RARRAY_LENINT(exception), RARRAY_CONST_PTR(exception)));
+    if (RTEST(rb_fiber_alive_p(fiber)))
+        rb_fiber_raise(fiber, RARRAY_LENINT(exception),
+                       (VALUE *)RARRAY_CONST_PTR(exception)); /* not const in Ruby 4.0 */
     RB_GC_GUARD(exception);
 }
 
@@ -83,6 +83,7 @@ void waiter_suspend(struct scheduler *scheduler, struct waiter *waiter)
     if (scheduler->stall_seconds > 0)
         check_stall(scheduler);
     VALUE current = waiter->ready.fiber;
+    scheduler->fills_in_a_row = 0;
     while (!waiter->is_woken || !link_is_alone(&waiter->ready.link)) {
         if (scheduler->switches_before_poll-- == 0)
             scheduler_poll(scheduler, 0);
