@@ -11,8 +11,8 @@
  *
  * The arguments of the hooks have changed three times. RUBY_FIBER_SCHEDULER_VERSION says how.
  */
-#include "scheduler.h"
 #include "fill_hint.h"
+#include "scheduler.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -240,7 +240,7 @@ static void transfer_set_range(struct transfer *transfer, VALUE buffer, const VA
 #elif RUBY_FIBER_SCHEDULER_VERSION <= 3 /* length, offset */
     transfer_set_buffer(transfer, buffer, NUM2SIZET(arguments[1]));
     transfer->bytes_min = NUM2SIZET(arguments[0]);
-#else /* offset, length: one transfer of at most length bytes */
+#else                                   /* offset, length: one transfer of at most length bytes */
     transfer_set_buffer(transfer, buffer, NUM2SIZET(arguments[0]));
     size_t bytes_max = NUM2SIZET(arguments[1]);
     if (transfer->bytes > bytes_max)

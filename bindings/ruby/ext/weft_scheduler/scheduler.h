@@ -58,11 +58,11 @@ struct scheduler {
     VALUE self;
     weft_selector *selector; /* NULL before the first use, after a fork, and after close */
     unsigned selector_serial;
-    char *backend;           /* the name that the program asked for, or NULL */
-    struct link ready;       /* struct ready_entry */
-    struct link waiters;     /* struct waiter */
-    st_table *blocked;       /* fiber => waiter in block or kernel_sleep, or 0: see block.c */
-    VALUE run_fiber;         /* the fiber in run, or Qnil */
+    char *backend;       /* the name that the program asked for, or NULL */
+    struct link ready;   /* struct ready_entry */
+    struct link waiters; /* struct waiter */
+    st_table *blocked;   /* fiber => waiter in block or kernel_sleep, or 0: see block.c */
+    VALUE run_fiber;     /* the fiber in run, or Qnil */
     size_t ready_count, waiter_count;
     unsigned switches_before_poll;
     unsigned fills_in_a_row; /* buffers that the current fiber has filled without a wait */
