@@ -2,10 +2,11 @@
 
 # Measure schedulers with an HTTP server in one Ruby thread and wrk.
 #
-# usage: rake bench, or ruby bench/http.rb [--rounds N] [--seconds N] [--connections N]
+# usage: rake bench BENCH="[--rounds N] [--seconds N] [--connections N]"
 #
-# The rounds of the servers are interleaved. The table has the median of requests per second, and of the CPU time of the server
-# per request. With close per request wrk is saturated before the servers: compare CPU times.
+# The rounds of the servers are interleaved. The table has the medians of requests per second and of
+# the CPU time of the server per request. With close per request wrk is saturated before the servers:
+# compare CPU times.
 require "optparse"
 
 FOLDER = __dir__

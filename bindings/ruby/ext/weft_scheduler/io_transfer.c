@@ -38,7 +38,7 @@ struct transfer {
     bool is_write;
     char *data;
     size_t bytes;     /* the most that data can take or give */
-    size_t bytes_min; /* wait until so many bytes have moved; 0: one attempt */
+    size_t bytes_min; /* wait until this number has moved; 0: one attempt */
     int64_t position; /* in the file, or WEFT_SELECTOR_CURRENT */
 };
 
@@ -130,11 +130,14 @@ static void transfer_advance(struct transfer *transfer, size_t bytes)
 
 #ifdef HAVE_RB_IO_T_RBUF
 
-/* Return whether Ruby fills the buffer of an IO. */
+/* Return whether Ruby fills the buffer of an IO. The field is deprecated, without a replacement. */
 static bool transfer_is_fill(const struct transfer *transfer)
 {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     return !transfer->is_write && transfer->position == WEFT_SELECTOR_CURRENT &&
            RFILE(transfer->io)->fptr->rbuf.ptr == transfer->data;
+#pragma GCC diagnostic pop
 }
 
 /* Wait, then check that no other fiber has closed the IO: Ruby would have freed its buffer. */

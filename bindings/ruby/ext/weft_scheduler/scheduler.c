@@ -154,7 +154,8 @@ static VALUE scheduler_backend(VALUE self)
     return rb_str_new_cstr(name);
 }
 
-static bool interrupt_is_pending(struct scheduler *scheduler)
+/* Return whether run must return, because an exception that run masks waits for the thread. */
+bool scheduler_must_leave_run(struct scheduler *scheduler)
 {
     return scheduler->leaves_run_on_interrupt &&
            RTEST(rb_funcall(rb_thread_current(), id_pending_interrupt, 0));
@@ -168,9 +169,9 @@ static bool has_work(struct scheduler *scheduler)
 static VALUE run_turns(VALUE self)
 {
     struct scheduler *scheduler = scheduler_get(self);
-    while (has_work(scheduler) && !scheduler->is_stopping && !interrupt_is_pending(scheduler)) {
+    while (has_work(scheduler) && !scheduler->is_stopping && !scheduler_must_leave_run(scheduler)) {
         rb_thread_check_ints();
-        struct ready_entry *entry = ready_queue_first(scheduler);
+        struct ready_entry *entry = scheduler_next(scheduler);
         if (entry != NULL)
             scheduler_switch_to(scheduler, entry);
         else

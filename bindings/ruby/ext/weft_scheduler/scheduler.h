@@ -83,6 +83,7 @@ struct scheduler {
 extern const rb_data_type_t scheduler_type;
 struct scheduler *scheduler_get(VALUE self);
 weft_selector *scheduler_selector(struct scheduler *scheduler);
+bool scheduler_must_leave_run(struct scheduler *scheduler);
 NORETURN(void scheduler_raise_errno(const char *what, weft_value result));
 
 /* ready_queue.c */
@@ -105,6 +106,7 @@ void waiter_enter(struct scheduler *scheduler, struct waiter *waiter, const char
 void waiter_leave(struct scheduler *scheduler, struct waiter *waiter);
 void waiter_wake(struct scheduler *scheduler, struct waiter *waiter);
 void waiter_suspend(struct scheduler *scheduler, struct waiter *waiter);
+struct ready_entry *scheduler_next(struct scheduler *scheduler);
 void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry);
 
 /* block.c */

@@ -43,6 +43,14 @@ static void check_stall(struct scheduler *scheduler)
     rb_funcall(scheduler->self, rb_intern("report_stall"), 2, rb_fiber_current(), DBL2NUM(seconds));
 }
 
+/* Return the first ready entry, or NULL. Poll now and then, although fibers are ready. */
+struct ready_entry *scheduler_next(struct scheduler *scheduler)
+{
+    if (scheduler->switches_before_poll-- == 0)
+        scheduler_poll(scheduler, 0);
+    return ready_queue_first(scheduler);
+}
+
 /* Switch to the fiber of an entry, and remove the entry. The fiber may be the current one. */
 void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry)
 {
@@ -85,9 +93,7 @@ void waiter_suspend(struct scheduler *scheduler, struct waiter *waiter)
     VALUE current = waiter->ready.fiber;
     scheduler->fills_in_a_row = 0;
     while (!waiter->is_woken || !link_is_alone(&waiter->ready.link)) {
-        if (scheduler->switches_before_poll-- == 0)
-            scheduler_poll(scheduler, 0);
-        struct ready_entry *entry = ready_queue_first(scheduler);
+        struct ready_entry *entry = scheduler_next(scheduler);
         if (entry != NULL)
             scheduler_switch_to(scheduler, entry);
         else if (!scheduler_poll_without_gvl(scheduler))
