@@ -4,8 +4,8 @@
  * A hook makes one attempt and returns -EAGAIN, and Ruby then calls io_wait. read_nonblock depends
  * on this. There are two exceptions:
  *
- * - A descriptor in blocking mode that is not a socket has no such attempt: regular files, inherited
- *   pipes and terminals. The fiber then waits for the transfer itself.
+ * - A descriptor in blocking mode that is not a socket has no such attempt: regular files,
+ *   inherited pipes and terminals. The fiber then waits for the transfer itself.
  * - If Ruby fills the buffer of an IO, the caller is not read_nonblock. The hook waits itself: that
  *   saves a second call of the hook. See fill_hint.h for the attempt that it also saves.
  *

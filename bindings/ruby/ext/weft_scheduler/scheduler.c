@@ -84,7 +84,7 @@ static void drop_fibers(struct scheduler *scheduler)
     st_clear(scheduler->blocked);
 }
 
-/* In a child of fork: the fibers of the parent do not run here, and their operations do not exist. */
+/* In a child of fork, the fibers of the parent do not run, and their operations do not exist. */
 static void start_clean_after_fork(struct scheduler *scheduler)
 {
     scheduler->fork_epoch = fork_epoch;
