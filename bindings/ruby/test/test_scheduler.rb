@@ -171,6 +171,7 @@ class TestScheduler < SchedulerTest
     hooks = Weft::Scheduler.public_instance_methods
     assert_equal RUBY_VERSION >= "3.2", hooks.include?(:io_select)
     assert_equal RUBY_VERSION >= "3.2", hooks.include?(:io_pread)
+    assert_equal RUBY_VERSION >= "4.0", hooks.include?(:io_pwrite) # before, Ruby calls it without the GVL
     assert_equal RUBY_VERSION >= "4.0", hooks.include?(:io_close)
     refute_respond_to Weft::Scheduler.new, :blocking_operation_wait
     assert_equal RUBY_VERSION >= "3.4", Weft::Scheduler.new(offload: true).respond_to?(:blocking_operation_wait)

@@ -272,7 +272,7 @@ static VALUE hook_io_write(int argc, VALUE *argv, VALUE self)
     return transfer_at_current(argc, argv, self, true);
 }
 
-#if RUBY_FIBER_SCHEDULER_VERSION > 1
+#if RUBY_FIBER_SCHEDULER_VERSION >= 2
 
 static VALUE transfer_at_position(int argc, VALUE *argv, VALUE self, bool is_write)
 {
@@ -288,6 +288,10 @@ static VALUE hook_io_pread(int argc, VALUE *argv, VALUE self)
     return transfer_at_position(argc, argv, self, false);
 }
 
+#endif
+
+#if RUBY_FIBER_SCHEDULER_VERSION >= 3
+
 static VALUE hook_io_pwrite(int argc, VALUE *argv, VALUE self)
 {
     return transfer_at_position(argc, argv, self, true);
@@ -295,14 +299,19 @@ static VALUE hook_io_pwrite(int argc, VALUE *argv, VALUE self)
 
 #endif
 
-/* Ruby 3.1 passes a wrong position to io_pwrite. io_pread and io_pwrite need Ruby 3.2. */
+/*
+ * Ruby 3.1 passes a wrong position to io_pread and io_pwrite. Ruby 3.3 and 3.4 call io_pwrite without
+ * the GVL.
+ */
 void init_transfer_hooks(VALUE klass)
 {
     id_io_wait = rb_intern("io_wait");
     rb_define_method(klass, "io_read", hook_io_read, -1);
     rb_define_method(klass, "io_write", hook_io_write, -1);
-#if RUBY_FIBER_SCHEDULER_VERSION > 1
+#if RUBY_FIBER_SCHEDULER_VERSION >= 2
     rb_define_method(klass, "io_pread", hook_io_pread, -1);
+#endif
+#if RUBY_FIBER_SCHEDULER_VERSION >= 3
     rb_define_method(klass, "io_pwrite", hook_io_pwrite, -1);
 #endif
 }
