@@ -3,9 +3,9 @@
  *
  * A runtime with its own fibers, coroutines or callbacks (Ruby, Python, Lua, a game loop) is a
  * host. A host waits for I/O, time, processes and worker threads through a selector. The selector
- * creates no fiber, and calls no function of the host in the host's thread. The host starts an
- * operation and suspends its own fiber. Later the host polls, takes the completed operations, and
- * resumes the fibers that own them:
+ * creates no fiber, and calls no callback of the host except those of weft_selector_offload. The
+ * host starts an operation and suspends its own fiber. Later the host polls, takes the completed
+ * operations, and resumes the fibers that own them:
  *
  *     weft_selector_op op = {.owner = fiber};
  *     weft_value n = weft_selector_recv(s, &op, fd, data, bytes, 0);
@@ -354,8 +354,9 @@ WEFT_API int weft_selector_cancel(weft_selector *selector, weft_selector_op *op)
  * returns when weft_selector_wake is called, and when a signal handler has run in this thread. It
  * does not wait if completed operations have not been taken yet.
  *
- * The call accesses no memory of the host except operations and their buffers. A host with a global
- * lock can therefore release the lock during the call.
+ * The call accesses no memory of the host except operations and their buffers. It calls no function
+ * of the host except drop (see weft_selector_offload). A host with a global lock can therefore
+ * release the lock during the call.
  *
  * Returns the maximum number of operations that weft_selector_next can return now, or:
  * -EINVAL if seconds is negative or NaN

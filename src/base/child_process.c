@@ -1,6 +1,8 @@
 /* Poll child processes with waitid(2), see child_process.h. */
 #include "base/child_process.h"
 
+#include "base/libc.h"
+
 #include <errno.h>
 #include <unistd.h>
 

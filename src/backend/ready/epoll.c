@@ -104,7 +104,7 @@ static int epoll_arm(weft__backend *base, int fd, weft__descriptor *d)
     epoll_backend *b = epoll_of(base);
     uint8_t wanted = (uint8_t)weft__waiters_events(&d->waiters);
     bool needs_rearm = d->needs_rearm;
-    d->needs_rearm = false;
+    d->needs_rearm = base->is_hosted;
     if (d->generation == 0)
         return registration_add(b, fd, d, wanted);
     if ((d->armed & wanted) == wanted && !needs_rearm)
@@ -133,17 +133,6 @@ static bool epoll_cancel(weft__backend *base, weft__op *op)
     return weft__ready_cancel(&epoll_of(base)->ready, op);
 }
 
-/* If hosted: register again for the operations that the event has not ended. */
-static void registration_renew(epoll_backend *b, int fd, weft__descriptor *d)
-{
-    if (weft__waiters_is_empty(&d->waiters))
-        return;
-    d->needs_rearm = true;
-    int rc = epoll_arm(&b->base, fd, d);
-    if (rc < 0)
-        weft__waiters_end_all(&b->base, &d->waiters, rc);
-}
-
 static void handle_event(epoll_backend *b, const struct epoll_event *event)
 {
     if (event->data.u64 == WAKE_TAG)
@@ -153,14 +142,11 @@ static void handle_event(epoll_backend *b, const struct epoll_event *event)
     if (d == NULL || d->generation != (uint32_t)(event->data.u64 >> 32))
         return; /* an event of an earlier file with this number */
     weft__ready_event(&b->ready, fd, d, (int)event->events); /* EPOLL bits are equal to POLL bits */
-    if (b->base.is_hosted)
-        registration_renew(b, fd, d);
 }
 
 static void handle_batch(epoll_backend *b)
 {
-    int max = b->base.is_hosted ? EVENTS_MAX : BATCH; /* the host fetches each batch by a poll */
-    for (int i = 0; i < max && b->events_done < b->events_count; i++)
+    for (int i = 0; i < BATCH && b->events_done < b->events_count; i++)
         handle_event(b, &b->events[b->events_done++]);
 }
 
@@ -195,7 +181,10 @@ static int epoll_poll(weft__backend *base, int64_t timeout_ns)
         b->events_done = 0;
         b->events_count = count > 0 ? count : 0;
     }
-    handle_batch(b);
+    do {
+        handle_batch(b);
+    } while (base->is_hosted &&
+             b->events_done < b->events_count); /* the host has its own batches */
     weft__ready_poll(&b->ready);
     return 0;
 }

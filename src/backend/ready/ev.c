@@ -103,7 +103,7 @@ static int libev_arm(weft__backend *base, int fd, weft__descriptor *d)
         if (reg == NULL)
             return -ENOMEM;
         reg->needs_rearm = true;
-        d->needs_rearm = false;
+        d->needs_rearm = base->is_hosted;
     }
     registration_note_change(b, reg);
     return 0;

@@ -37,7 +37,6 @@ static intptr_t wait_by_retry(weft__ready *r, weft__op *op)
 static intptr_t wait_by_event(weft__ready *r, weft__op *op, weft__descriptor *d)
 {
     weft__waiters_add(r->backend, &d->waiters.either, op);
-    d->needs_rearm = true;
     int rc = r->arm(r->backend, op->fd, d);
     if (rc == 0)
         return WEFT__OP_PENDING;
@@ -75,4 +74,11 @@ void weft__ready_end_waits(weft__ready *r, weft__descriptor *d, int events)
         if (occurred != 0)
             weft__waiters_end(r->backend, op, occurred);
     }
+}
+
+void weft__ready_renew(weft__ready *r, int fd, weft__descriptor *d)
+{
+    int rc = weft__waiters_is_empty(&d->waiters) ? 0 : r->arm(r->backend, fd, d);
+    if (rc < 0)
+        weft__waiters_end_all(r->backend, &d->waiters, rc);
 }

@@ -93,11 +93,11 @@ static intptr_t try_fast(weft__descriptor *d, const weft__op *op)
 /* Try the call. Cache the file type that the call has detected. */
 static intptr_t try_call(weft__ready *r, weft__op *op)
 {
-    if (UNLIKELY(r->backend->is_hosted))
-        return weft__ready_try_hosted(r, op);
     weft__descriptor *d = weft__ready_find(r, op->fd);
     if (d != NULL && is_fast_transfer(d, op))
         return try_fast(d, op);
+    if (UNLIKELY(r->backend->is_hosted))
+        return weft__ready_try_hosted(r, op);
     weft__fd_kind kind = {.is_not_socket = false};
     if (d != NULL)
         kind = (weft__fd_kind){d->is_not_socket, d->is_on_disk};
@@ -135,11 +135,11 @@ static int link_other_fd(weft__ready *r, weft__op *op)
 static int arm_descriptor(weft__ready *r, weft__op *op, weft__descriptor *d)
 {
     uint32_t before = d->generation;
-    bool is_hosted = r->backend->is_hosted;
-    d->needs_rearm |= is_hosted || op->code == WEFT__OP_WAIT || op->code == WEFT__OP_CONNECT;
+    d->needs_rearm |= op->code == WEFT__OP_WAIT || op->code == WEFT__OP_CONNECT;
     int rc = r->arm(r->backend, op->wait_fd, d);
-    if (rc == 0 && d->generation != before && !is_hosted) {
-        d->is_tcp = !d->is_not_socket && weft__call_is_tcp(op->wait_fd);
+    if (rc == 0 && d->generation != before) {
+        bool may_be_tcp = !d->is_not_socket && !r->backend->is_hosted;
+        d->is_tcp = may_be_tcp && weft__call_is_tcp(op->wait_fd);
         d->is_drained = d->never_drained = false;
     }
     return rc;
@@ -270,7 +270,7 @@ intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
     int other = weft__ready_other_fd(op);
     if ((d != NULL && d->is_closing) || (other >= 0 && is_closing(r, other)))
         return -EBADF;
-    if (UNLIKELY(r->backend->is_hosted) && op->code == WEFT__OP_WAIT)
+    if (op->code == WEFT__OP_WAIT && r->backend->is_hosted)
         return weft__ready_wait(r, op);
     if (d == NULL)
         return try_or_park(r, op);
@@ -352,7 +352,8 @@ void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events)
         d->is_drained = false;
     if (events & ~(POLLIN | POLLOUT))
         d->never_drained = true;
-    if (UNLIKELY(r->backend->is_hosted))
+    const bool is_hosted = r->backend->is_hosted;
+    if (UNLIKELY(is_hosted))
         weft__ready_end_waits(r, d, events);
     else
         queue_run(r, fd, d, &d->waiters.either);
@@ -360,6 +361,8 @@ void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events)
         queue_run(r, fd, d, &d->waiters.readers);
     if (d->generation == generation && events & (POLLOUT | POLLERR | POLLHUP))
         queue_run(r, fd, d, &d->waiters.writers);
+    if (UNLIKELY(is_hosted))
+        weft__ready_renew(r, fd, d);
 }
 
 /*

@@ -32,7 +32,10 @@ typedef struct weft__descriptor {
     bool is_tcp;        /* a TCP connection with a registration: is_drained applies */
     bool is_drained;    /* no data to read until the next event: see ready.c */
     bool never_drained; /* an end, error or urgent byte was reported: see ready.c */
-    /* arm must register again, because the number may belong to another file. */
+    /*
+     * arm must register again, because the number may belong to another file. If hosted: always
+     * true after the first registration.
+     */
     bool needs_rearm;
     bool is_closing;               /* close has started: new operations fail */
     const atomic_uint *fd_counter; /* the current generation of the number */
@@ -156,6 +159,9 @@ intptr_t weft__ready_try_hosted(weft__ready *r, weft__op *op);
 
 /* hosted.c: end the WAIT operations of a hosted backend that the events complete. */
 void weft__ready_end_waits(weft__ready *r, weft__descriptor *d, int events);
+
+/* hosted.c: register again for the operations that an event has not ended. */
+void weft__ready_renew(weft__ready *r, int fd, weft__descriptor *d);
 
 /*
  * Return the timeout for a wait, in nanoseconds or WEFT__POLL_FOREVER. The wait ends at the next
