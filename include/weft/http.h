@@ -502,6 +502,20 @@ WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *eve
 WEFT_SWITCHPOINT int weft_http_upgrade(weft_http_request *request, const char *protocol,
                                        weft_stream **stream);
 
+/**
+ * Take over the connection of a request of HTTP/1. The server sends nothing itself.
+ *
+ * The caller writes the reply to *stream, head and body. *stream is valid until the handler
+ * returns, and the server then closes the connection. The stream includes input that has already
+ * arrived, for example the body of the request.
+ *
+ * Returns 0, or:
+ * -EALREADY if the reply has begun
+ * -EALREADY if the handler has read a part of the body
+ * -ENOTSUP if the request does not have a connection of its own, as in HTTP/2
+ */
+WEFT_API int weft_http_hijack(weft_http_request *request, weft_stream **stream) WEFT_MUST_CHECK;
+
 WEFT_END
 
 #endif
