@@ -218,7 +218,7 @@ static int read_then_hijack(weft_http_request *r, void *ctx)
     return hijack(r, ctx);
 }
 
-TEST(a_request_whose_body_was_read_cannot_be_hijacked)
+TEST(a_request_whose_body_was_read_in_part_cannot_be_hijacked)
 {
     ONLY_HTTP_1;
     int rc = 0;
