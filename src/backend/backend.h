@@ -97,14 +97,15 @@ typedef struct weft__op {
             int flags;
         } message; /* RECVMSG, SENDMSG */
         struct {
-            struct sockaddr *address;
+            struct sockaddr *address; /* may be NULL, like bytes */
             socklen_t *bytes;
-        } accept; /* ACCEPT; both may be NULL */
+            bool keeps_flags; /* do not leave O_NONBLOCK set */
+        } accept;             /* ACCEPT */
         struct {
             const struct sockaddr *address;
             socklen_t bytes;
         } connect;  /* CONNECT */
-        int events; /* WAIT: POLLIN, POLLOUT, WEFT__EVENTS_NOWAIT */
+        int events; /* WAIT: POLLIN, POLLOUT, WEFT__EVENTS_NOWAIT; if hosted: also POLLPRI */
         struct {
             int64_t *offset_in; /* may be NULL, as in splice(2) */
             int64_t *offset_out;
@@ -385,6 +386,13 @@ struct weft__backend {
     weft__finished_jobs *finished_jobs;    /* finished jobs of worker threads; NULL: no jobs */
     weft__finished_jobs finished_jobs_own; /* the initial target of finished_jobs */
     pid_t thread;                          /* the id of the thread that the backend belongs to */
+    /*
+     * A selector uses the backend. Its host closes descriptors without notice. Therefore state that
+     * is cached about a number is valid only while an operation is pending on the number. A WAIT
+     * ends when poll reports an event, without a further check. done does not call the backend. The
+     * selector sets this field after open.
+     */
+    bool is_hosted;
     /*
      * A wake has failed, so the thread must check its descriptors. Any thread may set this field.
      */

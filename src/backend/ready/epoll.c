@@ -4,6 +4,10 @@
  * direction. The registration lasts until the descriptor is closed, so most waits need no system
  * call. The backend registers writability only if necessary, because a unix socket reports
  * writability whenever the peer has read.
+ *
+ * If hosted, the number may belong to another file at each wait. The backend then registers at each
+ * wait, and the registration reports once (EPOLLONESHOT). If the number belongs to another file,
+ * EPOLL_CTL_MOD fails with ENOENT.
  */
 #include "backend/ready/ready.h"
 #include "backend/syscall/call.h"
@@ -50,26 +54,21 @@ static epoll_backend *epoll_of(weft__backend *base)
     return CONTAINER_OF(base, epoll_backend, base);
 }
 
-/* Return the events that the waiters need, as flags of poll(2). */
-static uint8_t wanted_events(const weft__waiters *w)
+/*
+ * Return the events to register. Readers also need reports of the end of the input and of urgent
+ * bytes (see ready.c). If hosted, nothing is drained, and the registration reports once.
+ */
+static uint32_t registration_events(const epoll_backend *b, uint8_t events)
 {
-    bool has_either = !weft__list_is_empty(&w->either);
-    uint8_t events = 0;
-    if (has_either || !weft__list_is_empty(&w->readers))
-        events |= POLLIN;
-    if (has_either || !weft__list_is_empty(&w->writers))
-        events |= POLLOUT;
-    return events;
+    if (b->base.is_hosted)
+        return events | EPOLLONESHOT;
+    return events | EPOLLET | (events & POLLIN ? EPOLLRDHUP | EPOLLPRI : 0);
 }
 
-/*
- * Call epoll_ctl. Readers also need reports of the end of the input and of urgent bytes (see
- * ready.c).
- */
 static int registration_set(epoll_backend *b, int operation, int fd, uint8_t events,
                             uint32_t generation)
 {
-    uint32_t all = events | EPOLLET | (events & POLLIN ? EPOLLRDHUP | EPOLLPRI : 0);
+    uint32_t all = registration_events(b, events);
     struct epoll_event event = {all, {.u64 = (uint64_t)generation << 32 | (unsigned)fd}};
     return epoll_ctl(b->epoll_fd, operation, fd, &event) < 0 ? -errno : 0;
 }
@@ -92,7 +91,7 @@ static int registration_add(epoll_backend *b, int fd, weft__descriptor *d, uint8
  */
 static int registration_modify(epoll_backend *b, int fd, weft__descriptor *d, uint8_t wanted)
 {
-    uint8_t events = d->armed | wanted;
+    uint8_t events = b->base.is_hosted ? wanted : d->armed | wanted;
     int rc = registration_set(b, EPOLL_CTL_MOD, fd, events, d->generation);
     if (rc == -ENOENT)
         return registration_add(b, fd, d, wanted);
@@ -103,7 +102,7 @@ static int registration_modify(epoll_backend *b, int fd, weft__descriptor *d, ui
 static int epoll_arm(weft__backend *base, int fd, weft__descriptor *d)
 {
     epoll_backend *b = epoll_of(base);
-    uint8_t wanted = wanted_events(&d->waiters);
+    uint8_t wanted = (uint8_t)weft__waiters_events(&d->waiters);
     bool needs_rearm = d->needs_rearm;
     d->needs_rearm = false;
     if (d->generation == 0)
@@ -134,6 +133,17 @@ static bool epoll_cancel(weft__backend *base, weft__op *op)
     return weft__ready_cancel(&epoll_of(base)->ready, op);
 }
 
+/* If hosted: register again for the operations that the event has not ended. */
+static void registration_renew(epoll_backend *b, int fd, weft__descriptor *d)
+{
+    if (weft__waiters_is_empty(&d->waiters))
+        return;
+    d->needs_rearm = true;
+    int rc = epoll_arm(&b->base, fd, d);
+    if (rc < 0)
+        weft__waiters_end_all(&b->base, &d->waiters, rc);
+}
+
 static void handle_event(epoll_backend *b, const struct epoll_event *event)
 {
     if (event->data.u64 == WAKE_TAG)
@@ -143,11 +153,14 @@ static void handle_event(epoll_backend *b, const struct epoll_event *event)
     if (d == NULL || d->generation != (uint32_t)(event->data.u64 >> 32))
         return; /* an event of an earlier file with this number */
     weft__ready_event(&b->ready, fd, d, (int)event->events); /* EPOLL bits are equal to POLL bits */
+    if (b->base.is_hosted)
+        registration_renew(b, fd, d);
 }
 
 static void handle_batch(epoll_backend *b)
 {
-    for (int i = 0; i < BATCH && b->events_done < b->events_count; i++)
+    int max = b->base.is_hosted ? EVENTS_MAX : BATCH; /* the host fetches each batch by a poll */
+    for (int i = 0; i < max && b->events_done < b->events_count; i++)
         handle_event(b, &b->events[b->events_done++]);
 }
 

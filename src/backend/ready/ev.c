@@ -60,13 +60,8 @@ static weft__ev_backend *libev_of(weft__backend *base)
 /* Return the directions with waiters, as events of libev. */
 static int wanted_events(const weft__waiters *w)
 {
-    bool has_either = !weft__list_is_empty(&w->either);
-    int events = 0;
-    if (has_either || !weft__list_is_empty(&w->readers))
-        events |= EV_READ;
-    if (has_either || !weft__list_is_empty(&w->writers))
-        events |= EV_WRITE;
-    return events;
+    int events = weft__waiters_events(w);
+    return (events & POLLIN ? EV_READ : 0) | (events & POLLOUT ? EV_WRITE : 0);
 }
 
 static void registration_note_change(weft__ev_backend *b, registration *reg)
@@ -351,6 +346,7 @@ static int open_method(weft__backend **out, const weft__backend_type *type, unsi
     weft__list_init(&b->registrations);
     weft__list_init(&b->changed);
     weft__ready_open(&b->ready, &b->base, libev_arm, libev_disarm);
+    b->ready.lacks_priority = true;
     int rc = weft__ev_loop_open(b, method);
     if (rc < 0)
         libev_close(&b->base);

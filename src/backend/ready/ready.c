@@ -93,6 +93,8 @@ static intptr_t try_fast(weft__descriptor *d, const weft__op *op)
 /* Try the call. Cache the file type that the call has detected. */
 static intptr_t try_call(weft__ready *r, weft__op *op)
 {
+    if (UNLIKELY(r->backend->is_hosted))
+        return weft__ready_try_hosted(r, op);
     weft__descriptor *d = weft__ready_find(r, op->fd);
     if (d != NULL && is_fast_transfer(d, op))
         return try_fast(d, op);
@@ -133,9 +135,10 @@ static int link_other_fd(weft__ready *r, weft__op *op)
 static int arm_descriptor(weft__ready *r, weft__op *op, weft__descriptor *d)
 {
     uint32_t before = d->generation;
-    d->needs_rearm |= op->code == WEFT__OP_WAIT || op->code == WEFT__OP_CONNECT;
+    bool is_hosted = r->backend->is_hosted;
+    d->needs_rearm |= is_hosted || op->code == WEFT__OP_WAIT || op->code == WEFT__OP_CONNECT;
     int rc = r->arm(r->backend, op->wait_fd, d);
-    if (rc == 0 && d->generation != before) {
+    if (rc == 0 && d->generation != before && !is_hosted) {
         d->is_tcp = !d->is_not_socket && weft__call_is_tcp(op->wait_fd);
         d->is_drained = d->never_drained = false;
     }
@@ -267,9 +270,11 @@ intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
     int other = weft__ready_other_fd(op);
     if ((d != NULL && d->is_closing) || (other >= 0 && is_closing(r, other)))
         return -EBADF;
+    if (UNLIKELY(r->backend->is_hosted) && op->code == WEFT__OP_WAIT)
+        return weft__ready_wait(r, op);
     if (d == NULL)
         return try_or_park(r, op);
-    if (op->code == WEFT__OP_CONNECT)
+    if (op->code == WEFT__OP_CONNECT && !r->backend->is_hosted)
         prepare_connect(r, op->fd, d);
     if (must_wait(d, op) && (other < 0 || weft__call_is_open(other)))
         return park_op(r, op);
@@ -347,7 +352,10 @@ void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events)
         d->is_drained = false;
     if (events & ~(POLLIN | POLLOUT))
         d->never_drained = true;
-    queue_run(r, fd, d, &d->waiters.either);
+    if (UNLIKELY(r->backend->is_hosted))
+        weft__ready_end_waits(r, d, events);
+    else
+        queue_run(r, fd, d, &d->waiters.either);
     if (d->generation == generation && events & ~POLLOUT)
         queue_run(r, fd, d, &d->waiters.readers);
     if (d->generation == generation && events & (POLLOUT | POLLERR | POLLHUP))

@@ -61,7 +61,8 @@ typedef struct weft__ready {
 
     weft__descriptor **chunks; /* by number, in chunks that never move */
     size_t chunk_count;
-    weft__list retries; /* operations that wait for a condition without readiness */
+    bool lacks_priority; /* arm does not support POLLPRI */
+    weft__list retries;  /* operations that wait for a condition without readiness */
     int64_t retry_ns;   /* the time of the next retry */
     weft__list closing; /* descriptors to close after worker threads have finished */
 } weft__ready;
@@ -146,6 +147,15 @@ intptr_t weft__ready_submit(weft__ready *r, weft__op *op);
 bool weft__ready_cancel(weft__ready *r, weft__op *op);
 int weft__ready_close_fd(weft__ready *r, int fd);
 int weft__ready_release_fd(weft__ready *r, int fd);
+
+/* hosted.c: start a WAIT of a hosted backend. */
+intptr_t weft__ready_wait(weft__ready *r, weft__op *op);
+
+/* hosted.c: try the call of an operation of a hosted backend. */
+intptr_t weft__ready_try_hosted(weft__ready *r, weft__op *op);
+
+/* hosted.c: end the WAIT operations of a hosted backend that the events complete. */
+void weft__ready_end_waits(weft__ready *r, weft__descriptor *d, int events);
 
 /*
  * Return the timeout for a wait, in nanoseconds or WEFT__POLL_FOREVER. The wait ends at the next

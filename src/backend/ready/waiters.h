@@ -12,7 +12,7 @@
 typedef struct weft__waiters {
     weft__list readers; /* operations that wait for POLLIN */
     weft__list writers; /* operations that wait for POLLOUT */
-    weft__list either;  /* operations that wait for either event */
+    weft__list either;  /* operations that wait for either event; if hosted: all WAIT operations */
 } weft__waiters;
 
 static inline void weft__waiters_init(weft__waiters *w)
@@ -26,6 +26,17 @@ static inline bool weft__waiters_is_empty(const weft__waiters *w)
 {
     return weft__list_is_empty(&w->readers) && weft__list_is_empty(&w->writers) &&
            weft__list_is_empty(&w->either);
+}
+
+/* Return the events that the waiting operations need, as flags of poll(2). */
+static inline int weft__waiters_events(const weft__waiters *w)
+{
+    int events = weft__list_is_empty(&w->readers) ? 0 : POLLIN;
+    if (!weft__list_is_empty(&w->writers))
+        events |= POLLOUT;
+    WEFT__LIST_FOR(node, &w->either)
+        events |= CONTAINER_OF(node, weft__op, link)->wait_events;
+    return events;
 }
 
 /* Return the queue for the wait_events of an operation. */

@@ -8,7 +8,7 @@
  *   other files      RWF_NOWAIT, for example on pipes. Terminals, named pipes and /proc do not
  *                    support the flag, so weft calls poll(2) first. If another process takes the
  *                    data after poll(2), the call blocks until more data arrives.
- *   accept           weft sets O_NONBLOCK. The flag remains set.
+ *   accept           weft sets O_NONBLOCK. The flag remains set, unless keeps_flags is true.
  *   connect          weft sets O_NONBLOCK during the call.
  *   terminal output  weft sets O_NONBLOCK during the call. poll(2) reports a terminal with space
  *                    for 1 byte as writable, but a longer write waits.
@@ -132,7 +132,7 @@ static const uint8_t events_of[WEFT__OP_COUNT] = {
 static int first_events(const weft__op *op)
 {
     if (op->code == WEFT__OP_WAIT)
-        return op->u.events & (POLLIN | POLLOUT);
+        return op->u.events & (POLLIN | POLLOUT | POLLPRI);
     bool is_buffer = op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
     bool is_vector = op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV;
     if ((is_buffer && op->u.buffer.offset != WEFT__OFFSET_CURRENT) ||

@@ -55,7 +55,7 @@ intptr_t weft__call_block_accept(weft__op *op)
 /*
  * Several threads or processes may wait on one listening socket, and another one may take the
  * connection. Therefore poll(2) before accept would not prevent blocking. The socket becomes
- * non-blocking, and remains non-blocking.
+ * non-blocking, and remains non-blocking unless keeps_flags is true.
  */
 intptr_t weft__call_try_accept(weft__op *op)
 {
@@ -63,6 +63,8 @@ intptr_t weft__call_try_accept(weft__op *op)
     if (flags < 0)
         return flags;
     intptr_t result = weft__call_block_accept(op);
+    if (op->u.accept.keeps_flags)
+        weft__call_restore_flags(op->fd, flags);
     if (result != -EAGAIN)
         return result;
     /* A socket that does not listen is an error, and not a reason to wait. */

@@ -199,6 +199,8 @@ void weft__uring_multishot_cancel_for(weft__uring *b, weft__uring_fd *f, const w
 intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
 {
     weft__uring *b = weft__uring_of(base);
+    if (UNLIKELY(base->is_hosted))
+        return weft__uring_submit_hosted(b, op);
     if (LIKELY(weft__uring_submit_fast(b, op)))
         return WEFT__OP_PENDING;
     op->progress = 0;
@@ -278,8 +280,8 @@ bool weft__uring_cancel(weft__backend *base, weft__op *op)
 {
     weft__uring *b = weft__uring_of(base);
     if (op->key == 0)
-        return weft__ready_cancel(&b->ready, op);
-    if (op->progress & WEFT__STARTED) {
+        return weft__uring_cancel_ready(b, op);
+    if (op->progress & WEFT__STARTED && !weft__uring_revoke(b, op)) {
         if (!(op->progress & (WEFT__CANCELLED | WEFT__CLOSED)))
             weft__uring_request_cancel(b, op);
         op->progress |= WEFT__CANCELLED;

@@ -75,6 +75,12 @@ static void reap_completions(weft__uring *b, unsigned max)
         weft__uring_retry_cancels(b);
 }
 
+/* The number of completions to handle in one poll. A host fetches each batch by a poll. */
+static unsigned batch_of(const weft__uring *b)
+{
+    return b->base.is_hosted ? UINT_MAX : BATCH;
+}
+
 /* Return whether a system call is necessary to submit entries or to fetch completions. */
 static bool must_enter(const weft__uring *b)
 {
@@ -154,7 +160,7 @@ static int wait_for_completion(weft__uring *b, int64_t timeout_ns)
     int rc = io_uring_submit_and_wait_timeout(&b->ring, &ignored, 1,
                                               timeout_ns < 0 ? NULL : &timeout, NULL);
     bool was_empty = io_uring_cq_ready(&b->ring) == 0;
-    reap_completions(b, BATCH);
+    reap_completions(b, batch_of(b));
     if ((rc == -EBUSY || rc == -EAGAIN || rc == -ENOMEM) && was_empty)
         usleep(BACKOFF_US);
     return rc < 0 && !is_temporary(rc) ? rc : 0;
@@ -174,7 +180,7 @@ static int uring_poll(weft__backend *base, int64_t timeout_ns)
 {
     weft__uring *b = weft__uring_of(base);
     if (has_batch(b)) {
-        reap_completions(b, BATCH);
+        reap_completions(b, batch_of(b));
         weft__ready_poll(&b->ready);
         return 0;
     }
@@ -183,7 +189,7 @@ static int uring_poll(weft__backend *base, int64_t timeout_ns)
     /* Do not wait if fibers were woken meanwhile. */
     timeout_ns = weft__ready_timeout(&b->ready, b->handled != before ? 0 : timeout_ns);
     if (rc == 0 && (timeout_ns == 0 || io_uring_cq_ready(&b->ring) > 0))
-        rc = submit_and_reap(b, BATCH);
+        rc = submit_and_reap(b, batch_of(b));
     else if (rc == 0)
         rc = wait_for_completion(b, timeout_ns);
     weft__ready_poll(&b->ready);
@@ -305,6 +311,7 @@ static void uring_abandon(weft__backend *base, bool is_own)
     if (weft__uring_check(base) == 0)
         close(b->ring.ring_fd);
     weft__wake_fd_close(&b->wake);
+    b->is_given_up = true; /* close only frees memory: the child has no mapping of the ring */
 }
 
 static int uring_open(weft__backend **out)

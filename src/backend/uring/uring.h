@@ -8,6 +8,7 @@
  *   op.c         operations: queues, submission and cancellation
  *   complete.c   results of operations
  *   op_fast.c    the fast path of op.c
+ *   hosted.c     submission and cancellation on a hosted backend
  *   close.c      closed, forgotten and released descriptors
  *   poll_add.c   readiness, for operations that io_uring does not support
  *   multishot.c  multishot accept and receive
@@ -327,6 +328,18 @@ void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned fl
 
 /* op_fast.c: submit an operation on the fast path. Return false if it needs the slow path. */
 bool weft__uring_submit_fast(weft__uring *b, weft__op *op);
+
+/* hosted.c: submit an operation of a hosted backend. */
+intptr_t weft__uring_submit_hosted(weft__uring *b, weft__op *op);
+
+/*
+ * hosted.c: remove the entry of an operation from the submission queue. Returns false if the kernel
+ * may already have the entry.
+ */
+bool weft__uring_revoke(weft__uring *b, weft__op *op);
+
+/* hosted.c: cancel an operation of ready.c on a hosted backend. */
+bool weft__uring_cancel_ready(weft__uring *b, weft__op *op);
 
 /* close.c: as in weft__backend_type. */
 int weft__uring_close_fd(weft__backend *base, int fd);

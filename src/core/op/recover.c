@@ -4,6 +4,8 @@
  * poll or in a check of the descriptors. A thread that fails to wake the cord requests a check
  * (docs/adr/0037).
  */
+#include "core/op/recover.h"
+
 #include "core/cord/registry.h"
 #include "core/debug/diag.h"
 #include "core/fiber/error.h"
@@ -39,9 +41,25 @@ static void replace_backend(weft__cord *c, int error)
     old->retired = c->retired;
     c->retired = old;
     weft__cord_open_backend(c, "");
-    weft__finished_jobs_hand_over(old, c->backend);
-    diag_replaced(old, error, c->backend);
+    weft__backend_take_over(c->backend, old, error);
     weft__cord_now(c);
+}
+
+void weft__backend_take_over(weft__backend *b, weft__backend *old, int error)
+{
+    weft__finished_jobs_hand_over(old, b);
+    diag_replaced(old, error, b);
+}
+
+int weft__backend_repair(weft__backend *b, int error)
+{
+    atomic_store(&b->must_check, false);
+    int rc = b->type->repair != NULL ? b->type->repair(b) : 0;
+    if (rc < 0)
+        return error == -EBADF ? rc : error;
+    if (b->type->repair != NULL)
+        diag_repaired(b);
+    return 0;
 }
 
 /*
@@ -55,20 +73,21 @@ static void cord_request_check(weft__cord *other, void *self)
         weft__backend_interrupt(b);
 }
 
+void weft__cords_request_check(weft__cord *except)
+{
+    weft__registry_each(cord_request_check, except);
+}
+
 COLD void weft__cord_recover(weft__cord *c, int error)
 {
     weft__backend *b = c->backend;
-    bool is_requested = atomic_exchange(&b->must_check, false);
+    bool is_requested = atomic_load(&b->must_check);
     c->checked_ns = c->now_ns;
-    if (b->type->repair == NULL)
-        return;
-    int rc = b->type->repair(b);
+    int rc = weft__backend_repair(b, error);
     if (rc < 0)
-        replace_backend(c, error == -EBADF ? rc : error);
-    else
-        diag_repaired(b);
-    if (!is_requested)
-        weft__registry_each(cord_request_check, c);
+        replace_backend(c, rc);
+    if (!is_requested && b->type->repair != NULL)
+        weft__cords_request_check(c);
 }
 
 /* Limit a timeout, which may be WEFT__POLL_FOREVER. */

@@ -5,29 +5,14 @@
 #ifndef WEFT_IO_PROCESS_PROCESS_H
 #define WEFT_IO_PROCESS_PROCESS_H
 
+#include "base/child_process.h"
+
 #include <weft/process.h>
-
-#include <sys/wait.h>
-
-/* The children to wait for, as arguments of waitid(2). */
-typedef struct weft__child_process {
-    idtype_t type;
-    id_t id;
-    int events;     /* WEXITED, WSTOPPED, WCONTINUED */
-    int pidfd;      /* readable once the child has ended; -1: none, poll instead */
-    double pause_s; /* the last pause between two polls; 0: none yet */
-} weft__child_process;
 
 /*
  * Open a pidfd for a child. Returns -1 on failure. The caller must close the pidfd with weft_close.
  */
 int weft__pidfd_open(pid_t pid);
-
-/*
- * Take the status of a child without waiting. status may be NULL. Returns the pid, 0 if no status
- * is available, or the error that waitid(2) returned.
- */
-pid_t weft__child_process_poll(const weft__child_process *child, int *status);
 
 /*
  * Wait until the child should be polled again. If the caller was interrupted, the call sets

@@ -17,14 +17,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-/*
- * Seconds between two polls. The first pause is about the run time of a short program. Each further
- * pause is twice as long, up to the maximum. With 1000 waiting fibers, polling at the maximum pause
- * uses 5 % of a processor.
- */
-#define PAUSE_S_FIRST 0.001
-#define PAUSE_S_MAX 0.02
-
 int weft__pidfd_open(pid_t pid)
 {
     int fd = pidfd_open(pid, 0);
@@ -33,40 +25,10 @@ int weft__pidfd_open(pid_t pid)
     return fd;
 }
 
-/* Return the status in the encoding of wait(2). */
-static int wait_status_of(const siginfo_t *info)
-{
-    switch (info->si_code) {
-    case CLD_EXITED:
-        return (info->si_status & 0xff) << 8;
-    case CLD_DUMPED:
-        return info->si_status | WCOREFLAG;
-    case CLD_STOPPED:
-    case CLD_TRAPPED:
-        return info->si_status << 8 | 0x7f;
-    case CLD_CONTINUED:
-        return 0xffff;
-    default: /* CLD_KILLED */
-        return info->si_status;
-    }
-}
-
-pid_t weft__child_process_poll(const weft__child_process *child, int *status)
-{
-    siginfo_t info = {.si_pid = 0};
-    if (waitid(child->type, child->id, &info, child->events | WNOHANG) < 0)
-        return -errno;
-    if (info.si_pid != 0 && status != NULL)
-        *status = wait_status_of(&info);
-    return info.si_pid;
-}
-
 /* Pause before the next poll. Each pause is longer than the previous pause, up to the maximum. */
 static int child_pause(weft__child_process *child, bool *is_interrupted)
 {
-    double pause_s = child->pause_s > 0 ? child->pause_s * 2 : PAUSE_S_FIRST;
-    child->pause_s = pause_s < PAUSE_S_MAX ? pause_s : PAUSE_S_MAX;
-    weft_clause pause = weft_clause_time(child->pause_s);
+    weft_clause pause = weft_clause_time(weft__child_process_pause(child));
     int rc = weft_select(&pause, 1);
     *is_interrupted = rc < 0;
     return rc;
@@ -101,19 +63,6 @@ static pid_t child_wait(weft__child_process *child, int *status)
     }
 }
 
-static weft__child_process child_of(pid_t pid, int options)
-{
-    weft__child_process child = {.type = P_PID, .id = (id_t)pid, .pidfd = -1};
-    child.events = WEXITED | (options & (WUNTRACED | WCONTINUED));
-    if (pid == -1) {
-        child.type = P_ALL;
-    } else if (pid <= 0) {
-        child.type = P_PGID;
-        child.id = (id_t)(pid == 0 ? getpgrp() : -pid);
-    }
-    return child;
-}
-
 /*
  * Wait with a pidfd, then close the pidfd. Other code may have taken the status before the pidfd
  * was opened, and another process may have received the pid. The pidfd then refers to a process
@@ -134,7 +83,7 @@ pid_t weft_waitpid(pid_t pid, int *status, int options)
         return weft_fail(-EINVAL, "weft_waitpid: options is 0x%x", (unsigned)options);
     if (pid == INT_MIN) /* no such process group exists */
         return -ECHILD;
-    weft__child_process child = child_of(pid, options);
+    weft__child_process child = weft__child_process_of(pid, options);
     pid_t pid_found = weft__child_process_poll(&child, status);
     if (pid_found != 0 || options & WNOHANG)
         return pid_found;
