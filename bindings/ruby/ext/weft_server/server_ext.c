@@ -202,13 +202,13 @@ static VALUE bridge_next_request(VALUE self, VALUE template)
     return request_new(x, self, template);
 }
 
-static VALUE ruby_cork(VALUE self)
+static VALUE method_cork(VALUE self)
 {
     bridge_cork(get(self)->b);
     return Qnil;
 }
 
-static VALUE ruby_uncork(VALUE self)
+static VALUE method_uncork(VALUE self)
 {
     bridge_uncork(get(self)->b);
     return Qnil;
@@ -216,7 +216,7 @@ static VALUE ruby_uncork(VALUE self)
 
 /* The end */
 
-static VALUE ruby_stop(VALUE self)
+static VALUE method_stop(VALUE self)
 {
     bridge_stop(get(self)->b);
     return Qnil;
@@ -234,7 +234,7 @@ static void *join_without_gvl(void *arg)
 }
 
 /* Wait for the end of the thread. Return nil, or the message of its failure. */
-static VALUE ruby_join(VALUE self)
+static VALUE method_join(VALUE self)
 {
     ruby_bridge *p = get(self);
     if (!p->is_joined)
@@ -249,7 +249,7 @@ static VALUE bridge_exchanges(VALUE self)
     return INT2FIX(atomic_load(&get(self)->b->refs) - 1);
 }
 
-void Init_server_ext(void)
+RUBY_FUNC_EXPORTED void Init_server_ext(void)
 {
     VALUE mWeft = rb_define_module("Weft");
     VALUE cServer = rb_path2class("Weft::Server");
@@ -261,11 +261,11 @@ void Init_server_ext(void)
     rb_define_method(cBridge, "take", bridge_take_notices, 0);
     rb_define_method(cBridge, "pending", bridge_pending, 0);
     rb_define_method(cBridge, "next_request", bridge_next_request, 1);
-    rb_define_method(cBridge, "cork", ruby_cork, 0);
-    rb_define_method(cBridge, "uncork", ruby_uncork, 0);
-    rb_define_method(cBridge, "stop", ruby_stop, 0);
+    rb_define_method(cBridge, "cork", method_cork, 0);
+    rb_define_method(cBridge, "uncork", method_uncork, 0);
+    rb_define_method(cBridge, "stop", method_stop, 0);
     rb_define_method(cBridge, "ended?", bridge_is_ended, 0);
-    rb_define_method(cBridge, "join", ruby_join, 0);
+    rb_define_method(cBridge, "join", method_join, 0);
     rb_define_method(cBridge, "exchanges", bridge_exchanges, 0);
     init_env();
     init_request(cServer);
