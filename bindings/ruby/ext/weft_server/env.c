@@ -11,7 +11,7 @@ static VALUE key_server_name, key_server_port, key_remote_addr, key_hijackable;
 static VALUE methods[8], http_10, http_2, https, port_http, port_https;
 static const char *const method_names[8] = {"GET",    "POST",  "PUT",     "PATCH",
                                             "DELETE", "HEAD",  "OPTIONS", "TRACE"};
-static VALUE last_host, last_server_name, last_server_port, last_peer;
+static VALUE last_host, last_name_source, last_server_name, last_server_port, last_peer;
 
 static VALUE constant(const char *text)
 {
@@ -84,7 +84,9 @@ static void split_host(const exchange *x, const request_field *f)
     const char *colon = strrchr(f->value, ':');
     bool has_port = colon != NULL && strchr(colon, ']') == NULL && colon[1] != '\0';
     last_host = rb_str_freeze(rb_str_new(f->value, (long)f->value_bytes));
-    last_server_name = rb_str_freeze(rb_str_new_cstr(x->host));
+    last_name_source = rb_str_freeze(rb_str_new_cstr(x->host));
+    bool is_ipv6 = strchr(x->host, ':') != NULL;
+    last_server_name = rb_str_freeze(rb_sprintf(is_ipv6 ? "[%s]" : "%s", x->host));
     last_server_port = has_port ? rb_str_freeze(rb_str_new_cstr(colon + 1)) : Qnil;
 }
 
@@ -94,7 +96,7 @@ static void add_server(VALUE env, const exchange *x)
     if (f == NULL || x->host[0] == '\0')
         return; /* the address of the listener, from the template */
     if (!has_bytes(last_host, f->value, f->value_bytes) ||
-        !has_bytes(last_server_name, x->host, strlen(x->host)))
+        !has_bytes(last_name_source, x->host, strlen(x->host)))
         split_host(x, f);
     VALUE port = last_server_port;
     rb_hash_aset(env, key_server_name, last_server_name);
@@ -183,7 +185,8 @@ void init_env(void)
     https = constant("https");
     port_http = constant("80");
     port_https = constant("443");
-    VALUE *const last[] = {&last_host, &last_server_name, &last_server_port, &last_peer};
+    VALUE *const last[] = {&last_host, &last_name_source, &last_server_name, &last_server_port,
+                           &last_peer};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
         *last[i] = Qnil;
         rb_gc_register_address(last[i]);

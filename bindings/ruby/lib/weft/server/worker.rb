@@ -62,7 +62,7 @@ module Weft
           serve_pending
         end
       ensure
-        @ended << true
+        @ended.close
       end
 
       # A fiber serves requests one after the other until none is pending. If its request waits, this
