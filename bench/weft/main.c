@@ -32,6 +32,7 @@ static const bench_work works[] = {
     {"buffered-shared", work_buffered_shared},
     {"mailbox-stream", work_mailbox_stream},
     {"select-ready", work_select_ready},
+    {"selector", work_selector},
     {"mutex-free", work_mutex_free},
     {"timeout-wait", work_timeout_wait},
     {"cords-woken", work_cords_woken},

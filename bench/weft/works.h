@@ -30,6 +30,7 @@ void work_mailbox_stream(size_t count, size_t n);
 /* select.c */
 void work_select(size_t count, size_t n);
 void work_select_ready(size_t count, size_t n);
+void work_selector(size_t count, size_t n);
 
 /* sync.c */
 void work_mutex(size_t count, size_t n);

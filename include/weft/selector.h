@@ -38,7 +38,8 @@
  * No operation raises SIGPIPE. A signal handler may interrupt weft_selector_poll.
  *
  * Fork: in a child of fork(2), a selector of the parent can only be closed. All other functions
- * fail with -ENOTRECOVERABLE there. The child may open selectors of its own.
+ * fail with -ENOTRECOVERABLE there, and weft_selector_wake has no effect. The child may open
+ * selectors of its own.
  *
  * If the host closes descriptors of the selector by mistake, for example with closefrom(3), the
  * selector opens new ones, and pending operations continue. If the kernel refuses further calls,
@@ -159,8 +160,7 @@ WEFT_API double weft_selector_now(void);
  * WEFT_SELECTOR_PENDING is only returned: the operation then completes in a later poll.
  */
 WEFT_API weft_value weft_selector_read(weft_selector *selector, weft_selector_op *op, int fd,
-                                       void *data, size_t bytes,
-                                       int64_t offset) WEFT_MUST_CHECK;
+                                       void *data, size_t bytes, int64_t offset) WEFT_MUST_CHECK;
 
 /**
  * Write up to bytes bytes to a descriptor. See weft_selector_read for offset.
@@ -228,15 +228,17 @@ WEFT_API weft_value weft_selector_connect(weft_selector *selector, weft_selector
  *
  * events contains POLLIN, POLLOUT or POLLPRI, as in poll(2). The call does not check whether the
  * descriptor is ready already. The next poll does so. Regular files and directories are always
- * ready, and the call returns at once or the next poll completes the operation. With libev, weft
- * checks for POLLPRI every millisecond.
+ * ready, and the call returns at once or the next poll completes the operation. Except on epoll,
+ * weft checks for POLLPRI every millisecond.
  *
  * An operation may complete although a following call would block. For example, another thread may
- * have taken the input, and on io_uring urgent data may end a wait for POLLIN.
+ * have taken the input. On io_uring, urgent data may end a wait for POLLIN.
  *
  * Returns or completes with the events that have occurred: events of the argument, POLLERR and
  * POLLHUP. The result is never 0. Errors are those of weft_selector_read, and:
  * -EINVAL if events is 0 or contains other flags
+ * -ENOSPC if the limit of epoll(7) is reached (/proc/sys/fs/epoll/max_user_watches)
+ * -EPERM if events is POLLPRI, and fd is a regular file or directory
  */
 WEFT_API weft_value weft_selector_wait_fd(weft_selector *selector, weft_selector_op *op, int fd,
                                           int events) WEFT_MUST_CHECK;
@@ -264,7 +266,7 @@ WEFT_API weft_value weft_selector_sleep(weft_selector *selector, weft_selector_o
  *
  * The selector uses a pidfd if pid is positive and options is 0. Otherwise, or without pidfds, it
  * polls, and completes at most 20 ms late. It does not use SIGCHLD. weft_selector_next takes the
- * status of the child. Therefore an operation that was cancelled, or has timed out, takes no status.
+ * status of the child. Therefore an operation that was cancelled or has timed out takes no status.
  *
  * Returns or completes with the pid, 0 with WNOHANG if no status is available, or:
  * -EBUSY if op is pending
@@ -274,8 +276,7 @@ WEFT_API weft_value weft_selector_sleep(weft_selector *selector, weft_selector_o
  * -ETIMEDOUT if the time limit has passed
  */
 WEFT_API weft_value weft_selector_wait_process(weft_selector *selector, weft_selector_op *op,
-                                               pid_t pid, int options,
-                                               int *status) WEFT_MUST_CHECK;
+                                               pid_t pid, int options, int *status) WEFT_MUST_CHECK;
 
 /**
  * Call fn(arg) in a worker thread.
@@ -286,10 +287,11 @@ WEFT_API weft_value weft_selector_wait_process(weft_selector *selector, weft_sel
  *
  * If the operation is cancelled or times out before fn has started, weft does not call fn. If fn is
  * running, drop decides. If drop is not NULL, the operation ends at once, and fn continues without
- * it. If drop is NULL, the operation ends when fn returns, with the result of fn. weft calls
- * drop(arg) once if the operation ends without the result of fn: after fn has returned, in the
- * worker thread, or in weft_selector_cancel, weft_selector_poll or weft_selector_close. If drop is
- * NULL and the call fails or fn is not called, the host still owns arg.
+ * it. If drop is NULL, the operation ends when fn returns, with the result of fn.
+ *
+ * weft calls drop(arg) once if the host does not get the result of fn: in the worker thread after
+ * fn has returned, or in weft_selector_cancel, weft_selector_poll or weft_selector_close. If fn has
+ * not been called and drop is NULL, the host still owns arg.
  *
  * Returns WEFT_SELECTOR_PENDING and completes with the result of fn, or returns one of these errors
  * without a call of drop:
@@ -332,9 +334,12 @@ WEFT_API int weft_selector_limit(weft_selector *selector, weft_selector_op *op, 
  * not ignore such a result: a read has taken its bytes, an accept has opened a descriptor.
  *
  * If the call returns -EINPROGRESS, the kernel or a worker thread uses the buffers of the
- * operation. The operation remains pending. weft_selector_next returns it soon, with -ECANCELED, or
- * with its result if it had an effect. Only read, write, recv, send, accept and connect on io_uring,
- * reads and writes of files, and offload without drop can return -EINPROGRESS.
+ * operation. The operation remains pending. weft_selector_next returns it later, with -ECANCELED,
+ * or with its result if it had an effect. These operations can return -EINPROGRESS:
+ *   - read, write, recv, send, accept and connect on io_uring
+ *   - read and write of files
+ *   - offload without drop, and offload if 1024 calls that were left are still running
+ * Waits and sleeps end at once.
  *
  * Returns 0, or:
  * -EINPROGRESS if the operation ends later

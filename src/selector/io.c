@@ -52,8 +52,9 @@ static weft_value packet(weft_selector *s, weft_selector_op *host, weft__opcode 
 {
     if (flags & MSG_WAITALL)
         return -EINVAL;
-    return submit(s, host,
-                  &(weft__op){.code = code, .fd = fd, .u.packet = {data, clamp_bytes(bytes), flags}});
+    return submit(
+        s, host,
+        &(weft__op){.code = code, .fd = fd, .u.packet = {data, clamp_bytes(bytes), flags}});
 }
 
 weft_value weft_selector_recv(weft_selector *s, weft_selector_op *op, int fd, void *data,

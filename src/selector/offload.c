@@ -31,6 +31,13 @@ static void host_call_drop(void *arg)
 }
 
 /* After a cancellation with drop, host_call_drop frees the call, and arg is NULL. */
+static void host_call_leave(weft__record *r)
+{
+    const host_call *call = r->op.u.call.arg;
+    if (call != NULL && call->drop != NULL)
+        call->drop(call->arg);
+}
+
 static void host_call_release(weft__record *r)
 {
     free(r->op.u.call.arg);
@@ -56,5 +63,7 @@ weft_value weft_selector_offload(weft_selector *s, weft_selector_op *op, weft_fn
     r->op.u.call.drop = drop != NULL ? host_call_drop : NULL;
     r->op.u.call.worker_queue = WEFT__WORKER_QUEUE_USER;
     r->release = host_call_release;
+    r->leave = host_call_leave;
+    r->is_kept = true;
     return weft__record_submit(r);
 }

@@ -113,7 +113,7 @@ weft_selector_op *weft_selector_next(weft_selector *s)
         weft__record *r = part->record;
         part->link.next = NULL;
         s->completed_count--;
-        if (r != NULL && !r->take(r, &op->result))
+        if (r != NULL && r->take != NULL && !r->take(r, &op->result))
             continue;
         if (r != NULL)
             weft__record_free(r);
@@ -124,9 +124,14 @@ weft_selector_op *weft_selector_next(weft_selector *s)
     return NULL;
 }
 
-/* The backend may be NULL: the first poll then finds is_woken. */
+/*
+ * is_waiting is true only while the backend exists. A child of fork must not wake its parent, whose
+ * eventfd it has inherited.
+ */
 void weft_selector_wake(weft_selector *s)
 {
+    if (weft__selector_is_inherited(s))
+        return;
     int error = errno;
     if (!atomic_exchange(&s->is_woken, true) && atomic_load(&s->is_waiting)) {
         weft__backend *b = atomic_load(&s->backend);

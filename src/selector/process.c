@@ -80,15 +80,16 @@ weft_value weft_selector_wait_process(weft_selector *s, weft_selector_op *op, pi
     if ((options & ~(WNOHANG | WUNTRACED | WCONTINUED)) != 0)
         return -EINVAL;
     weft__record *r;
-    int rc = weft__record_new(s, op, &r);
+    int rc = pid != INT_MIN ? weft__record_new(s, op, &r) : -ECHILD; /* no such group exists */
     if (rc < 0)
         return rc;
     r->child = weft__child_process_of(pid, options);
     r->timer.fire = pause_fire;
     r->release = pidfd_close;
     r->take = child_take;
+    r->is_kept = true;
     r->status = status;
-    pid_t found = pid == INT_MIN ? -ECHILD : weft__child_process_poll(&r->child, status);
+    pid_t found = weft__child_process_poll(&r->child, status);
     if (found == 0 && !(options & WNOHANG))
         return child_wait(r, pid);
     weft__record_free(r);

@@ -38,7 +38,8 @@ int weft__record_new(weft_selector *s, weft_selector_op *host, weft__record **ou
     r->op.is_internal = false;
     r->is_submitted = false;
     r->end_code = -ECANCELED;
-    r->release = NULL;
+    r->is_kept = false;
+    r->release = r->leave = NULL;
     r->take = NULL;
     weft__timer_init(&r->timer, NULL);
     weft__timer_init(&r->limit, limit_fire);
@@ -75,6 +76,8 @@ static void record_done(weft__op *op, intptr_t result)
     r->is_submitted = false;
     if (r->host == NULL) {
         r->selector->abandoned--;
+        if (r->leave != NULL)
+            r->leave(r);
         weft__record_free(r);
         return;
     }
@@ -109,7 +112,7 @@ void weft__record_complete(weft__record *r, weft_value result)
     weft__list_insert(&s->completed, &part->link);
     s->completed_count++;
     disarm_timers(r);
-    if (r->take != NULL)
+    if (r->is_kept)
         return;
     part->record = NULL;
     weft__record_free(r);
@@ -188,9 +191,10 @@ static void cancel_completed(weft_selector *s, weft_selector_op *op)
     weft__selector_part *part = weft__selector_part_of(op);
     weft__list_unlink(&part->link);
     s->completed_count--;
-    if (part->record != NULL) { /* the result was not fetched yet */
+    if (part->record != NULL) {
+        if (part->record->take != NULL) /* the result was not fetched yet */
+            op->result = -ECANCELED;
         weft__record_free(part->record);
-        op->result = -ECANCELED;
     }
     *part = (weft__selector_part){.record = NULL};
 }

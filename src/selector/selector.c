@@ -24,6 +24,11 @@ static void install_fork_handler(void)
     (void)pthread_atfork(NULL, NULL, count_fork);
 }
 
+bool weft__selector_is_inherited(const weft_selector *s)
+{
+    return s->forks != forks;
+}
+
 /* Find the static name of the backend. NULL: the environment names none. Returns 0 or -errno. */
 static int find_backend(const weft_selector_options *o, const char **out)
 {
@@ -72,7 +77,7 @@ int weft__selector_open_backend(weft_selector *s, const char *name)
 
 static COLD int selector_first_use(weft_selector *s)
 {
-    if (s->forks != forks)
+    if (weft__selector_is_inherited(s))
         return -ENOTRECOVERABLE;
     if (s->thread != NULL)
         return -EXDEV;
@@ -116,12 +121,14 @@ static void records_leave(weft_selector *s)
         node = node->next;
         if (r->host == NULL)
             continue;
-        if (!r->is_submitted || b->type->cancel(b, &r->op)) {
-            weft__record_free(r);
+        r->host = NULL;
+        if (r->is_submitted && !b->type->cancel(b, &r->op)) {
+            s->abandoned++;
             continue;
         }
-        r->host = NULL;
-        s->abandoned++;
+        if (r->leave != NULL)
+            r->leave(r);
+        weft__record_free(r);
     }
 }
 
@@ -182,7 +189,7 @@ void weft_selector_close(weft_selector *s)
 {
     if (s == NULL)
         return;
-    if (s->forks != forks) {
+    if (weft__selector_is_inherited(s)) {
         selector_close_copy(s);
         return;
     }

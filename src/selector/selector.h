@@ -32,11 +32,15 @@ typedef struct weft__record {
     weft__timer limit;      /* the time limit */
     bool is_submitted;      /* the backend has op, and will call done */
     int end_code;           /* the result instead of -ECANCELED, after a cancellation */
+    bool is_kept;           /* keep the record until the host takes the completed operation */
     /* Release what the operation owns besides op. NULL: nothing. */
     void (*release)(struct weft__record *r);
+    /* Handle that the host has closed the selector, and never gets the result. NULL: nothing. */
+    void (*leave)(struct weft__record *r);
     /*
      * Fetch the result when weft_selector_next takes the operation. Returns false if the operation
-     * must continue to wait. NULL: the operation has its result when it completes.
+     * must continue to wait. NULL: the operation has its result when it completes. is_kept must
+     * be true.
      */
     bool (*take)(struct weft__record *r, weft_value *result);
     weft__child_process child; /* of wait_process */
@@ -46,7 +50,7 @@ typedef struct weft__record {
 /* The private part of a weft_selector_op. All-zero: not pending. */
 typedef struct weft__selector_part {
     weft__list link;      /* in completed of the selector; next is NULL: not completed */
-    weft__record *record; /* NULL: completed or not pending */
+    weft__record *record; /* NULL: not pending, or completed without is_kept */
 } weft__selector_part;
 
 _Static_assert(sizeof(weft__selector_part) <= sizeof((weft_selector_op){0}.weft__private),
@@ -85,13 +89,18 @@ struct weft_selector {
     weft__wheel wheel;
 };
 
+/* Return whether this process is a child of the process that opened the selector. */
+bool weft__selector_is_inherited(const weft_selector *s);
+
 /*
  * Check that this thread may use the selector. The first use opens the backend, and binds the
  * selector to the thread. Returns 0 or -errno.
  */
 int weft__selector_use(weft_selector *s);
 
-/* Open the backend with this name, or none if that fails. NULL: the default. Returns 0 or -errno. */
+/*
+ * Open the backend with this name, or none if that fails. NULL: the default. Returns 0 or -errno.
+ */
 int weft__selector_open_backend(weft_selector *s, const char *name);
 
 static inline weft__backend *weft__selector_backend(weft_selector *s)
@@ -117,7 +126,7 @@ weft_value weft__record_submit(weft__record *r);
 /* Make the operation pending without a backend operation. Returns WEFT_SELECTOR_PENDING. */
 weft_value weft__record_wait(weft__record *r);
 
-/* Add the operation to the completed operations. Without take, the call frees r. */
+/* Add the operation to the completed operations. Without is_kept, the call frees r. */
 void weft__record_complete(weft__record *r, weft_value result);
 
 /*

@@ -99,8 +99,8 @@ TEST(files_are_read_and_written_at_an_offset_and_at_the_position)
 {
     FILE *file = tmpfile();
     int file_fd = fileno(file);
-    ck_assert_int_eq(
-        finish(&op, weft_selector_write(selector, &op, file_fd, "abcdef", 6, CURRENT)), 6);
+    ck_assert_int_eq(finish(&op, weft_selector_write(selector, &op, file_fd, "abcdef", 6, CURRENT)),
+                     6);
     ck_assert_int_eq(finish(&op, weft_selector_write(selector, &op, file_fd, "X", 1, 2)), 1);
     ck_assert_int_eq(finish(&op, weft_selector_read(selector, &op, file_fd, got, 3, 1)), 3);
     ck_assert_int_eq(memcmp(got, "bXd", 3), 0);
@@ -147,9 +147,8 @@ TEST_LOOP(a_wait_reports_the_events_that_have_occurred, FD_KINDS)
     ck_assert_int_eq(finish(&op, weft_selector_wait_fd(selector, &op, fd[0], POLLIN)), POLLIN);
     ck_assert_int_eq(finish(&op, weft_selector_wait_fd(selector, &op, fd[1], POLLOUT)), POLLOUT);
     if (_i >= SOCKETS)
-        ck_assert_int_eq(
-            finish(&op, weft_selector_wait_fd(selector, &op, fd[0], POLLIN | POLLOUT)),
-            POLLIN | POLLOUT);
+        ck_assert_int_eq(finish(&op, weft_selector_wait_fd(selector, &op, fd[0], POLLIN | POLLOUT)),
+                         POLLIN | POLLOUT);
     close_pair(fd);
 }
 

@@ -63,8 +63,8 @@ typedef struct weft__ready {
     size_t chunk_count;
     bool lacks_priority; /* arm does not support POLLPRI */
     weft__list retries;  /* operations that wait for a condition without readiness */
-    int64_t retry_ns;   /* the time of the next retry */
-    weft__list closing; /* descriptors to close after worker threads have finished */
+    int64_t retry_ns;    /* the time of the next retry */
+    weft__list closing;  /* descriptors to close after worker threads have finished */
 } weft__ready;
 
 /* Initialise r for a new backend. r handles the finished jobs of the backend. */

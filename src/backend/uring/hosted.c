@@ -97,7 +97,9 @@ intptr_t weft__uring_submit_hosted(weft__uring *b, weft__op *op)
         if (result != WEFT__OP_PENDING)
             return result;
     }
-    if (!weft__uring_is_native(b, op, f))
+    /* A poll entry for POLLPRI alone never completes (Linux 6.18). */
+    bool is_urgent = op->code == WEFT__OP_WAIT && op->u.events & POLLPRI;
+    if (is_urgent || !weft__uring_is_native(b, op, f))
         return op->moved > 0 ? (intptr_t)op->moved : submit_to_ready(b, op);
     weft__uring_enqueue(b, f, op, WEFT__KEY_OP);
     return WEFT__OP_PENDING;
@@ -131,8 +133,8 @@ bool weft__uring_revoke(weft__uring *b, weft__op *op)
 bool weft__uring_cancel_ready(weft__uring *b, weft__op *op)
 {
     bool is_ended = weft__ready_cancel(&b->ready, op);
-    weft__descriptor *d = b->base.is_hosted && op->fd >= 0 ? weft__ready_find(&b->ready, op->fd)
-                                                           : NULL;
+    weft__descriptor *d =
+        b->base.is_hosted && op->fd >= 0 ? weft__ready_find(&b->ready, op->fd) : NULL;
     if (d != NULL && weft__waiters_is_empty(&d->waiters))
         weft__uring_poll_remove(&b->base, op->fd, d);
     return is_ended;

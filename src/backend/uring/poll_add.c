@@ -69,8 +69,8 @@ static int poll_arm(weft__uring *b, int fd, weft__uring_fd *f, int index, int ev
 static int polls_arm(weft__uring *b, int fd, weft__uring_fd *f)
 {
     int events = weft__waiters_events(&f->descriptor->waiters), rc = 0;
-    if (events & (POLLIN | POLLPRI))
-        rc = poll_arm(b, fd, f, 0, (events & ~POLLOUT) | POLLRDHUP);
+    if (events & POLLIN)
+        rc = poll_arm(b, fd, f, 0, POLLIN | POLLRDHUP);
     if (rc == 0 && events & POLLOUT)
         rc = poll_arm(b, fd, f, 1, POLLOUT);
     return rc;

@@ -335,6 +335,7 @@ static int uring_open(weft__backend **out)
         return rc;
     }
     weft__ready_open(&b->ready, &b->base, weft__uring_poll_add, weft__uring_poll_remove);
+    b->ready.lacks_priority = true; /* see hosted.c */
     *out = &b->base;
     return 0;
 }

@@ -91,6 +91,7 @@ static void start_clean_after_fork(struct scheduler *scheduler)
     weft_selector_close(scheduler->selector);
     scheduler->selector = NULL;
     scheduler->selector_serial++;
+    scheduler->run_fiber = Qnil; /* the child may end without a return to run */
     scheduler->is_polling = false;
     scheduler->is_stopping = false;
 }

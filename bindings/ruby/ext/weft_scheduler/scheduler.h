@@ -80,7 +80,7 @@ struct scheduler {
 extern const rb_data_type_t scheduler_type;
 struct scheduler *scheduler_get(VALUE self);
 weft_selector *scheduler_selector(struct scheduler *scheduler);
-void scheduler_raise_errno(const char *what, weft_value result);
+NORETURN(void scheduler_raise_errno(const char *what, weft_value result));
 
 /* ready_queue.c */
 void ready_queue_init(struct scheduler *scheduler);

@@ -56,7 +56,8 @@ void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry)
         if (NIL_P(exception))
             rb_fiber_transfer(fiber, 0, NULL);
         else
-            rb_fiber_raise(fiber, RARRAY_LENINT(exception), RARRAY_CONST_PTR(exception));
+            rb_fiber_raise(fiber, RARRAY_LENINT(exception),
+                           (VALUE *)RARRAY_CONST_PTR(exception)); /* not const in Ruby 4.0 */
     }
     RB_GC_GUARD(exception);
 }

@@ -82,12 +82,12 @@ module Weft
     end
 
     # Ruby calls this hook at the end of the thread and in Fiber.set_scheduler. If the thread ends with
-    # an exception, fibers that wait do not continue.
+    # an exception or by Thread#kill, fibers that wait do not continue.
     def scheduler_close(error = $!)
       return if closed?
 
       begin
-        run unless error
+        run unless error || Thread.current.status == "aborting"
       ensure
         release
       end
@@ -107,7 +107,7 @@ module Weft
 
     if RUBY_VERSION >= "3.2"
       # Ruby itself checks which descriptors are ready: it knows about buffered input.
-      def io_select(readables, writables, exceptables, timeout)
+      def io_select(readables, writables = nil, exceptables = nil, timeout = nil)
         deadline = timeout && now + timeout
         events = select_events(readables, writables, exceptables)
         loop do
