@@ -44,7 +44,6 @@ int reply_upgrade(exchange *x, const reply_head *head)
     x->has_begun = true;
     pthread_mutex_lock(&x->lock);
     x->mode = MODE_UPGRADED;
-    x->input_is_complete = false; /* of the request, whose body was empty */
     pthread_mutex_unlock(&x->lock);
     bridge_announce(x, NOTICE_CHANGED);
     return 0;

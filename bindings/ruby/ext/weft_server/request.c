@@ -152,6 +152,8 @@ static void put_reply(request *q, reply_head *head, chunk *body)
     pthread_mutex_lock(&x->lock);
     free(x->head);
     x->head = head;
+    if (head->protocol != NULL)
+        x->input_is_complete = false; /* the bytes of the other protocol follow the empty body */
     if (body != NULL) {
         x->output_bytes += body->bytes;
         chunks_put(&x->output, body);

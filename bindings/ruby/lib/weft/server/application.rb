@@ -64,7 +64,8 @@ module Weft
       end
 
       def add_extras(env, request)
-        env["rack.hijack"] = env["weft.request"] = request
+        env["weft.request"] = request
+        env["rack.hijack"] = request if env["rack.hijack?"]
         env["rack.early_hints"] = ->(headers) { request.inform(103, strings(headers)) } if @has_early_hints
         env["PATH_INFO"] = "/" if env["PATH_INFO"] == "*" && !ALLOWS_ASTERISK
         return unless IS_RACK_3
