@@ -2,9 +2,13 @@
 
 module Weft
   class Server
-    # Several processes that accept from one socket. The first process never calls weft: it starts
+    # Several processes that accept on one port. The first process never calls weft: it starts
     # workers, replaces those that die, and replaces all of them on HUP or USR2. New workers begin to
     # serve before the old ones stop, so that no connection is refused.
+    #
+    # Each worker has a socket of its own, and the kernel spreads the connections (SO_REUSEPORT): with
+    # one socket, the thread of an idle worker would accept all connections of a burst. The first
+    # process keeps all sockets open, so that connections wait for the next worker of a socket.
     #
     # Workers with fresh code are forks if the server loads its application by config or a block.
     # Otherwise the command of the process runs again, for each worker, and the listening socket is
@@ -77,7 +81,7 @@ module Weft
         @children = {}
         @deaths = Hash.new(0)
         @next_start = Hash.new(0)
-        @generation = 0
+        @generation = @newest_generation = 0
       end
 
       # Run until TERM or INT, and until all workers have ended.
@@ -86,12 +90,13 @@ module Weft
         @signal_reader, @signal_writer = IO.pipe
         old = trap_signals
         @server.application unless @server.loader?
+        @listeners = Listener.open_each(@server.listener, @options)
         @server.log "#{@server.url} (process #{Process.pid}, #{@options[:processes]} workers)"
         step until @is_over
       ensure
         old&.each { |name, handler| trap(name, handler || "DEFAULT") }
         @children.each_key { |pid| kill(:KILL, pid) }
-        @server.listener.close unless @options[:listener]
+        @listeners&.each { |listener| listener.close unless listener.equal?(@options[:listener]) || listener.closed? }
       end
 
       private
@@ -115,7 +120,7 @@ module Weft
 
       # Wait for a signal, a worker that is ready, or the time of the next start.
       def wait_for_event
-        starting = @children.values.reject(&:is_ready)
+        starting = @children.values.reject { |child| child.ready.closed? }
         readable, = IO.select([@signal_reader, *starting.map(&:ready)], nil, nil, wait_seconds)
         readable&.delete(@signal_reader) && handle_signals
         starting.each { |child| note_ready(child) if readable&.include?(child.ready) }
@@ -129,10 +134,9 @@ module Weft
 
       # A worker that ends before it is ready closes its pipe, too.
       def note_ready(child)
-        child.is_ready = true
-        is_serving = child.ready.read_nonblock(1, exception: false) == "."
+        child.is_ready = child.ready.read_nonblock(1, exception: false) == "."
         child.ready.close
-        fail_restart(child) unless is_serving
+        fail_restart(child) unless child.is_ready
       end
 
       def handle_signals
@@ -158,23 +162,23 @@ module Weft
 
       def start_worker(slot)
         ready, writer = IO.pipe
-        pid = @generation.positive? && !@server.loader? ? spawn_worker(writer) : fork_worker(ready, writer)
+        pid = @generation.positive? && !@server.loader? ? spawn_worker(slot, writer) : fork_worker(slot, ready, writer)
         @children[pid] = Child.new(pid: pid, slot: slot, generation: @generation, ready: ready, started: now)
       ensure
         writer&.close
       end
 
-      def fork_worker(ready, writer)
+      def fork_worker(slot, ready, writer)
         fork do
           [@life_writer, @signal_reader, @signal_writer, ready].each(&:close)
           @children.each_value { |child| child.ready.close unless child.ready.closed? }
-          Cluster.run_worker(@server, listener: @server.listener, ready: writer, life: @life_reader)
+          Cluster.run_worker(@server, listener: @listeners[slot], ready: writer, life: @life_reader)
         end
       end
 
       # Run the command of this process again. Its call of Weft::Server#run becomes a worker.
-      def spawn_worker(writer)
-        ios = [@server.listener, writer, @life_reader]
+      def spawn_worker(slot, writer)
+        ios = [@listeners[slot], writer, @life_reader]
         command = @options[:restart_command] || COMMAND
         spawn({ HANDOVER => ios.map(&:fileno).join(",") }, *command, chdir: FOLDER, **ios.to_h { |io| [io, io] })
       end
@@ -204,7 +208,8 @@ module Weft
         return if @is_stopping || @is_restarting
 
         @is_restarting = true
-        @generation += 1
+        @old_generation = @generation
+        @generation = @newest_generation += 1
         @next_start.clear
         @server.log "restart"
       end
@@ -225,7 +230,7 @@ module Weft
 
         @is_restarting = false
         terminate { |other| other.generation == @generation }
-        @generation -= 1
+        @generation = @old_generation
         @server.log "the restart has failed, the old workers continue"
       end
 

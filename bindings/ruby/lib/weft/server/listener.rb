@@ -11,9 +11,27 @@ module Weft
       def open(options)
         return open_unix(options[:socket]) if options[:socket]
 
-        server = TCPServer.new(options[:host], Integer(options[:port]))
-        server.listen(BACKLOG)
-        server
+        open_tcp(options[:host], Integer(options[:port]), options[:processes].to_i > 1)
+      end
+
+      def open_tcp(host, port, is_shared)
+        address = Addrinfo.tcp(host, port)
+        socket = Socket.new(address.pfamily, Socket::SOCK_STREAM, 0)
+        socket.setsockopt(:SOCKET, :REUSEADDR, true)
+        socket.setsockopt(:SOCKET, :REUSEPORT, true) if is_shared
+        socket.bind(address)
+        socket.listen(BACKLOG)
+        socket
+      end
+
+      # Return a socket for each process, with the address of the first one. Processes share a Unix
+      # socket, or a socket of the program.
+      def open_each(first, options)
+        address = first.local_address
+        return [first] * options[:processes].to_i if address.unix? || options[:listener]
+
+        rest = Array.new(options[:processes].to_i - 1) { open_tcp(address.ip_address, address.ip_port, true) }
+        [first, *rest]
       end
 
       # Replace the socket of a server that has ended, but not one in use.
