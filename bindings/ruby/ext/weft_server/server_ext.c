@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The time for connections that were accepted just before a stop to send their request. */
+#define SETTLE_SECONDS 0.2
+
 typedef struct ruby_bridge {
     bridge *b;
     exchange *pending_first, *pending_last; /* new requests that no fiber has taken */
@@ -104,6 +107,7 @@ static void read_options(bridge_options *b, VALUE o)
     b->listener = NUM2INT(option(o, "listener"));
     read_limits(&b->http.limits, o);
     b->http.drain_s = option_seconds(o, "drain");
+    b->http.settle_s = SETTLE_SECONDS;
     b->http.gzip_level = (int)option_number(o, "gzip_level");
     b->http.has_no_http2 = option(o, "http2") == Qfalse;
     b->http.has_raw_path = true;
