@@ -11,6 +11,7 @@
 #include <weft/net.h>
 #include <weft/sync.h>
 
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <netinet/in.h>
@@ -232,19 +233,33 @@ static int conn_admit(int fd, void *ctx)
 }
 
 /*
+ * Accept without waiting. Returns the descriptor, or a negative number if there is no connection,
+ * or if accept(2) might wait.
+ */
+static int accept_now(int listener)
+{
+    int flags = fcntl(listener, F_GETFL);
+    return flags >= 0 && flags & O_NONBLOCK ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+}
+
+/*
  * Admit the connections that the kernel has accepted in advance: no other process can get them.
- * Other connections may stay in the backlog, so the number is bounded.
+ * Then admit those in the backlog. The kernel wakes only one process for a connection, and may have
+ * woken this one just before the end of the accept loop. The numbers are bounded, because further
+ * clients may connect.
  */
 static void admit_accepted(weft__server *s, int listener)
 {
+    int fd = 0;
     WEFT_SHIELD(s->options.settle_s) {
         WEFT_MOVE_ON_AFTER(0) {
-            int fd = 0;
             for (int i = 0; i < ACCEPTED_MAX && fd >= 0; i++)
                 if ((fd = weft_accept(listener, NULL, NULL)) >= 0)
                     (void)conn_admit(fd, s);
         }
     }
+    for (int i = 0; i < ACCEPTED_MAX && (fd = accept_now(listener)) >= 0; i++)
+        (void)conn_admit(fd, s);
 }
 
 /* Let connections send their next request, within settle_s, and end after the reply. */

@@ -5,6 +5,7 @@
 #include <weft/tls.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,8 @@ int bridge_start(bridge **out, const bridge_options *options)
     b->options = *options;
     atomic_init(&b->refs, 1);
     sem_init(&b->started, 0, 0);
+    /* A server that stops can then take the rest of the backlog without waiting. */
+    fcntl(options->listener, F_SETFL, fcntl(options->listener, F_GETFL) | O_NONBLOCK);
     b->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     *out = b;
     if (b->event_fd < 0)

@@ -265,7 +265,7 @@ class TestConnections < Minitest::Test
 
   def test_an_exception_in_a_body_resets_a_stream_of_http_2
     server = serve(lint: false) { [200, TEXT, Enumerator.new { |out| out << "a"; sleep 0.001; raise "x" }] }
-    _, status = Open3.capture2("curl", "-s", "-m", "20", "--http2-prior-knowledge", server.url)
+    _, status = Open3.capture2("curl", "-sf", "-m", "20", "--http2-prior-knowledge", server.url)
     refute status.success?
   end
 

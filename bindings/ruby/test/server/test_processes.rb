@@ -28,6 +28,7 @@ class TestProcesses < Minitest::Test
 
   def teardown
     stop if @pid
+    puts @lines, Array.new(@output.size) { @output.pop } unless passed?
     FileUtils.rm_rf(@folder)
     super
   end
@@ -70,6 +71,13 @@ class TestProcesses < Minitest::Test
     client&.close
   end
 
+  # Wait until so many workers have replied. Return them.
+  def wait_for_workers(count)
+    pids = []
+    pids |= [get.first] until pids.size == count
+    pids
+  end
+
   def test_a_single_process_stops_on_term_and_on_int
     %i[TERM INT].each do |signal|
       start_script("config: 'config.ru'")
@@ -80,8 +88,7 @@ class TestProcesses < Minitest::Test
 
   def test_workers_share_a_socket_and_stop
     start_script("config: 'config.ru', processes: 2")
-    pids = []
-    pids |= [get.first] until pids.size == 2
+    pids = wait_for_workers(2)
     refute_includes pids, @pid.to_s
     assert_equal 0, stop.exitstatus
     pids.each { |pid| assert_raises(Errno::ESRCH) { Process.kill(0, pid.to_i) } }
@@ -146,7 +153,7 @@ class TestProcesses < Minitest::Test
 
   def test_a_restart_that_fails_keeps_the_old_workers
     start_script("config: 'config.ru', processes: 2")
-    get
+    wait_for_workers(2)
     File.write("#{@folder}/version", "broken")
     Process.kill(:HUP, @pid)
     wait_for_line(/the restart has failed/)

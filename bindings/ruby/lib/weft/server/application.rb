@@ -12,6 +12,7 @@ module Weft
       EMPTY_INPUT = EmptyInput.new
       TEXT = { (IS_RACK_3 ? "content-type" : "Content-Type") => "text/plain; charset=utf-8" }.freeze
       BODILESS = [204, 304].freeze
+      BODIES = %i[each call to_path].freeze
 
       # The constant part of the environment is for a GET request of HTTP/1.1.
       def initialize(app, address, options)
@@ -80,6 +81,8 @@ module Weft
 
         status = Integer(status)
         callable = headers.to_h["rack.hijack"]
+        raise TypeError, "the body is a #{body.class}" unless callable || BODIES.any? { |name| body.respond_to?(name) }
+
         fields = strings(headers)
         if callable || !(body.respond_to?(:each) || body.respond_to?(:to_path))
           reply_with_stream(request, status, fields, callable || body)
