@@ -63,7 +63,7 @@ module Libweft
   def use_sources
     $INCFLAGS = "-I#{BUNDLED}/include #{$INCFLAGS}"
     missing = []
-    missing << "WEFT_HAS_URING" unless have_header("liburing.h") && have_library("uring", "io_uring_setup_buf_ring")
+    missing << "WEFT_HAS_URING" unless have_header("liburing.h") && have_library("uring", "io_uring_submit_and_get_events")
     missing << "WEFT_HAS_EV" unless have_header("ev.h") && have_library("ev", "ev_loop_new")
     have_library("m")
     @defines = (OPTIONAL.keys - missing) + libc_defines

@@ -3,44 +3,54 @@
 require "helper"
 
 class TestGC < SchedulerTest
-  def work
-    reader, writer = IO.pipe
-    queue = Queue.new
-    result = []
-    schedule do
-      Fiber.schedule { result << reader.gets }
-      Fiber.schedule { result << queue.pop }
-      Fiber.schedule { result << (Timeout.timeout(0.001) { sleep } rescue :timeout) }
-      Fiber.schedule { writer.puts("line") || queue << :value }
+  WORK = <<~RUBY
+    require "timeout"
+    require "weft"
+    def work
+      reader, writer = IO.pipe
+      queue = Queue.new
+      result = []
+      Weft.run do
+        Fiber.schedule { result << reader.gets }
+        Fiber.schedule { result << queue.pop }
+        Fiber.schedule { result << (Timeout.timeout(0.001) { sleep } rescue :timeout) }
+        Fiber.schedule { writer.puts("line") || queue << :value }
+      end
+      [reader, writer].each(&:close)
+      result.sort_by(&:to_s)
     end
-    assert_equal ["line\n", :timeout, :value], result.sort_by(&:to_s)
-  ensure
-    [reader, writer].each(&:close)
-  end
+  RUBY
 
   def test_stress
-    GC.stress = true
-    work
-  ensure
-    GC.stress = false
+    output, = run_ruby(<<~RUBY)
+      #{WORK}
+      GC.stress = true
+      result = work
+      GC.stress = false
+      p result
+    RUBY
+    assert_equal %(["line\\n", :timeout, :value]\n), output
   end
 
   def test_compaction
-    before = GC.auto_compact
-    GC.auto_compact = true
-    10.times { work }
-    schedule do
-      100.times { |i| Fiber.schedule { sleep(i / 10_000.0) && "#{i}" * 100 } }
-      Fiber.schedule { 5.times { GC.compact && sleep(0) } }
-    end
-  ensure
-    GC.auto_compact = before
+    output, = run_ruby(<<~RUBY)
+      #{WORK}
+      GC.auto_compact = true
+      10.times { work }
+      ended = 0
+      Weft.run do
+        100.times { |i| Fiber.schedule { sleep(i / 10_000.0) && ended += 1 } }
+        Fiber.schedule { 5.times { GC.compact && sleep(0) } }
+      end
+      p ended, work
+    RUBY
+    assert_equal %(100\n["line\\n", :timeout, :value]\n), output
   end
 
   def test_a_scheduler_with_waiting_fibers_becomes_garbage
     output, status = run_ruby(<<~RUBY)
       require "weft"
-      50.times do
+      20.times do
         Thread.new do
           Weft.run do |scheduler|
             reader, = IO.pipe

@@ -74,6 +74,25 @@ class TestIO < SchedulerTest
     end
   end
 
+  # The reader finds a full buffer each time. It must not run until the input ends.
+  def test_a_reader_with_endless_input_does_not_starve_other_fibers
+    stop, stopper = IO.pipe
+    is_stopped = false
+    in_fiber do
+      Fiber.schedule { is_stopped = stop.gets }
+      Fiber.schedule do
+        zeros = File.open("/dev/zero")
+        left, right = UNIXSocket.pair
+        stopper.puts
+        until is_stopped
+          right.write(zeros.read(10)) && right.puts
+          left.gets
+        end
+      end
+    end
+    assert is_stopped
+  end
+
   def test_read_nonblock_does_not_wait
     reader, writer = IO.pipe
     in_fiber do
@@ -180,13 +199,16 @@ class TestIO < SchedulerTest
   end
 
   def test_no_descriptor_leaks
-    count = -> { Dir.children("/proc/self/fd").size }
-    Weft.run { sleep(0) }
-    GC.start
-    before = count.call
-    10.times { in_thread { Weft.run { IO.pipe.each(&:close) && system("true") && sleep(0) } } }
-    GC.start
-    assert_equal before, count.call
+    output, = run_ruby(<<~RUBY)
+      require "weft"
+      count = -> { [GC.start] && Dir.children("/proc/self/fd").size }
+      work = ->(*) { Thread.new { Weft.run { IO.pipe.each(&:close) && system("true") && sleep(0) } }.join }
+      2.times(&work)
+      before = count.call
+      5.times(&work)
+      p count.call - before
+    RUBY
+    assert_equal "0\n", output
   end
 
   def test_standard_output_of_a_child

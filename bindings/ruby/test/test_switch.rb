@@ -112,6 +112,17 @@ class TestSwitch < SchedulerTest
     end
   end
 
+  def test_fibers_that_end_at_once_do_not_starve_io
+    reader, writer = IO.pipe
+    stop = false
+    in_fiber do
+      Fiber.schedule { reader.read(1) && stop = true }
+      writer << "x"
+      Fiber.schedule { nil } until stop
+    end
+    assert stop
+  end
+
   def test_fibers_that_never_wait_long_do_not_starve_io
     reader, writer = IO.pipe
     stop = false

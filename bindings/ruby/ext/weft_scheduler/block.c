@@ -114,13 +114,14 @@ static VALUE hook_kernel_sleep(int argc, VALUE *argv, VALUE self)
 struct yield_wait {
     struct scheduler *scheduler;
     struct waiter waiter;
+    bool has_interrupt; /* the fiber in run must handle it */
 };
 
 static VALUE yield_suspend(VALUE arg)
 {
     struct yield_wait *wait = (struct yield_wait *)arg;
     waiter_wake(wait->scheduler, &wait->waiter);
-    if (wait->scheduler->leaves_run_on_interrupt)
+    if (wait->has_interrupt)
         rb_fiber_transfer(wait->scheduler->run_fiber, 0, NULL);
     waiter_suspend(wait->scheduler, &wait->waiter);
     return Qnil;
@@ -133,12 +134,21 @@ static VALUE yield_end(VALUE arg)
     return Qnil;
 }
 
-/* yield: go to the end of the ready queue. Ruby 4.0 calls it for a pending interrupt. */
+/* Go to the end of the ready queue. */
+void scheduler_yield(struct scheduler *scheduler)
+{
+    struct yield_wait wait = {
+        .scheduler = scheduler,
+        .has_interrupt = scheduler_must_leave_run(scheduler),
+    };
+    waiter_enter(scheduler, &wait.waiter, "yield");
+    rb_ensure(yield_suspend, (VALUE)&wait, yield_end, (VALUE)&wait);
+}
+
+/* yield: Ruby 4.0 calls it for a pending interrupt. */
 static VALUE hook_yield(VALUE self)
 {
-    struct yield_wait wait = {.scheduler = scheduler_get(self)};
-    waiter_enter(wait.scheduler, &wait.waiter, "yield");
-    rb_ensure(yield_suspend, (VALUE)&wait, yield_end, (VALUE)&wait);
+    scheduler_yield(scheduler_get(self));
     RB_GC_GUARD(self);
     return Qnil;
 }

@@ -43,8 +43,10 @@ static VALUE fiber_options(int argc, VALUE *argv)
 static VALUE hook_fiber(int argc, VALUE *argv, VALUE self)
 {
     VALUE options = fiber_options(argc, argv);
-    VALUE fiber = rb_funcall_with_block_kw(fiber_class, id_new, 1, &options, rb_block_proc(),
-                                           RB_PASS_KEYWORDS);
+    VALUE block = rb_block_proc();
+    VALUE fiber =
+        rb_funcall_with_block_kw(fiber_class, id_new, 1, &options, block, RB_PASS_KEYWORDS);
+    RB_GC_GUARD(block); /* Ruby does not mark the block of the call */
     struct fiber_start start = {.scheduler = scheduler_get(self), .fiber = fiber};
     waiter_enter(start.scheduler, &start.caller, "schedule");
     rb_ensure(start_transfer, (VALUE)&start, start_end, (VALUE)&start);

@@ -2,11 +2,16 @@
  * Hooks that move bytes: io_read, io_write, io_pread, io_pwrite.
  *
  * A hook makes one attempt and returns -EAGAIN, and Ruby then calls io_wait. read_nonblock depends
- * on this. A descriptor in blocking mode that is not a socket has no such attempt: regular files,
- * inherited pipes and terminals. The fiber then waits for the transfer itself.
+ * on this. There are two exceptions:
+ *
+ * - A descriptor in blocking mode that is not a socket has no such attempt: regular files,
+ *   inherited pipes and terminals. The fiber then waits for the transfer itself.
+ * - If Ruby fills the buffer of an IO, the caller is not read_nonblock. The hook waits itself: that
+ *   saves a second call of the hook. See fill_hint.h for the attempt that it also saves.
  *
  * The arguments of the hooks have changed three times. RUBY_FIBER_SCHEDULER_VERSION says how.
  */
+#include "fill_hint.h"
 #include "scheduler.h"
 
 #include <errno.h>
@@ -24,6 +29,8 @@
 #define RUBY_FIBER_SCHEDULER_VERSION 1 /* Ruby 3.1 */
 #endif
 
+#define FILLS_IN_A_ROW_MAX 16
+
 static ID id_io_wait;
 
 struct transfer {
@@ -31,7 +38,7 @@ struct transfer {
     bool is_write;
     char *data;
     size_t bytes;     /* the most that data can take or give */
-    size_t bytes_min; /* wait until so many bytes have moved; 0: one attempt */
+    size_t bytes_min; /* wait until this number has moved; 0: one attempt */
     int64_t position; /* in the file, or WEFT_SELECTOR_CURRENT */
 };
 
@@ -121,9 +128,75 @@ static void transfer_advance(struct transfer *transfer, size_t bytes)
         transfer->position += (int64_t)bytes;
 }
 
+#ifdef HAVE_RB_IO_T_RBUF
+
+/* Return whether Ruby fills the buffer of an IO. The field is deprecated, without a replacement. */
+static bool transfer_is_fill(const struct transfer *transfer)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return !transfer->is_write && transfer->position == WEFT_SELECTOR_CURRENT &&
+           RFILE(transfer->io)->fptr->rbuf.ptr == transfer->data;
+#pragma GCC diagnostic pop
+}
+
+/* Wait, then check that no other fiber has closed the IO: Ruby would have freed its buffer. */
+static bool fill_await_readiness(struct transfer *transfer)
+{
+    transfer_await_readiness(transfer);
+    rb_io_descriptor(transfer->io); /* raises IOError if the IO is closed */
+    return transfer_is_fill(transfer);
+}
+
+/* A fiber whose input always comes in time must not starve the others. */
+static void fill_be_fair(struct scheduler *scheduler)
+{
+    if (++scheduler->fills_in_a_row < FILLS_IN_A_ROW_MAX)
+        return;
+    scheduler->switches_before_poll = 0; /* fibers may be ready after a poll only */
+    scheduler_yield(scheduler);
+}
+
+/* Fill the buffer of an IO. Return the number of bytes or a negative errno. */
+static VALUE transfer_fill(struct transfer *transfer)
+{
+    struct scheduler *scheduler = scheduler_get(transfer->self);
+    int fd = rb_io_descriptor(transfer->io);
+    if (fill_hint_take(scheduler, fd) && !fill_await_readiness(transfer))
+        return INT2FIX(-EBADF);
+    fill_be_fair(scheduler);
+    weft_value result;
+    while ((result = transfer_attempt(transfer)) == -EAGAIN || result == -EINTR) {
+        if (result == -EINTR)
+            continue;
+        fill_hint_set(scheduler, fd);
+        if (!fill_await_readiness(transfer))
+            return INT2FIX(-EBADF);
+    }
+    return LONG2NUM(result);
+}
+
+#else
+
+static bool transfer_is_fill(const struct transfer *transfer)
+{
+    (void)transfer;
+    return false;
+}
+
+static VALUE transfer_fill(struct transfer *transfer)
+{
+    (void)transfer;
+    return Qnil;
+}
+
+#endif
+
 /* Run a transfer. Return the number of bytes as an Integer, or a negative errno. */
 static VALUE transfer_run(struct transfer *transfer)
 {
+    if (transfer_is_fill(transfer))
+        return transfer_fill(transfer);
     size_t total = 0;
     while (transfer->bytes > 0) {
         weft_value result = transfer_attempt(transfer);
@@ -170,7 +243,7 @@ static void transfer_set_range(struct transfer *transfer, VALUE buffer, const VA
 #elif RUBY_FIBER_SCHEDULER_VERSION <= 3 /* length, offset */
     transfer_set_buffer(transfer, buffer, NUM2SIZET(arguments[1]));
     transfer->bytes_min = NUM2SIZET(arguments[0]);
-#else /* offset, length: one transfer of at most length bytes */
+#else                                   /* offset, length: one transfer of at most length bytes */
     transfer_set_buffer(transfer, buffer, NUM2SIZET(arguments[0]));
     size_t bytes_max = NUM2SIZET(arguments[1]);
     if (transfer->bytes > bytes_max)

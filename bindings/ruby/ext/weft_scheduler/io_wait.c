@@ -1,6 +1,6 @@
 /* Hooks that wait for descriptors: io_wait, and the parts of io_select and io_close in C. */
-#include "scheduler.h"
 #include "io_timeout.h"
+#include "scheduler.h"
 
 #include <errno.h>
 #include <math.h>

@@ -57,7 +57,8 @@ static VALUE lookup_addresses(VALUE arg)
 {
     struct lookup *lookup = (struct lookup *)arg;
     VALUE addresses = rb_ary_new();
-    for (struct addrinfo *address = lookup->addresses; address != NULL; address = address->ai_next) {
+    for (struct addrinfo *address = lookup->addresses; address != NULL;
+         address = address->ai_next) {
         VALUE text = address_text(address);
         if (!NIL_P(text) && !RTEST(rb_ary_includes(addresses, text)))
             rb_ary_push(addresses, text);

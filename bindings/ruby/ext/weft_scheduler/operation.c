@@ -83,8 +83,8 @@ static VALUE operation_wait_end(VALUE arg)
  * Suspend the current fiber until an operation completes, and return its result.
  *
  * started is the value of the function that started the operation. If the operation is not pending,
- * it is the result. limit is a time limit in seconds or INFINITY. If the fiber leaves the wait by an
- * exception, the operation is cancelled.
+ * it is the result. limit is a time limit in seconds or INFINITY. If the fiber leaves the wait by
+ * an exception, the operation is cancelled.
  */
 weft_value operation_wait(struct scheduler *scheduler, struct operation *operation,
                           weft_value started, const char *reason, double limit)

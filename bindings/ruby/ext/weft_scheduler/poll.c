@@ -56,6 +56,8 @@ void scheduler_poll(struct scheduler *scheduler, double seconds)
  */
 bool scheduler_poll_without_gvl(struct scheduler *scheduler)
 {
+    if (scheduler_must_leave_run(scheduler))
+        return false;
     struct poll_call call = {scheduler_selector(scheduler), INFINITY, 0, false};
     double start = weft_selector_now();
     scheduler->is_polling = true;

@@ -18,7 +18,7 @@ void ready_queue_push(struct scheduler *scheduler, struct ready_entry *entry)
     scheduler->ready_count++;
 }
 
-/* Queue an exception for a fiber. exception: the arguments of Fiber#raise. The queue owns the entry. */
+/* Queue an exception: the arguments of Fiber#raise in an Array. The queue owns the entry. */
 struct ready_entry *ready_queue_push_exception(struct scheduler *scheduler, VALUE fiber,
                                                VALUE exception)
 {

@@ -44,6 +44,7 @@ static void scheduler_free(void *data)
     weft_selector_close(scheduler->selector);
     st_free_table(scheduler->blocked);
     xfree(scheduler->backend);
+    xfree(scheduler->hints);
     xfree(scheduler);
 }
 
@@ -83,7 +84,7 @@ static void drop_fibers(struct scheduler *scheduler)
     st_clear(scheduler->blocked);
 }
 
-/* In a child of fork: the fibers of the parent do not run here, and their operations do not exist. */
+/* In a child of fork, the fibers of the parent do not run, and their operations do not exist. */
 static void start_clean_after_fork(struct scheduler *scheduler)
 {
     scheduler->fork_epoch = fork_epoch;
@@ -153,7 +154,8 @@ static VALUE scheduler_backend(VALUE self)
     return rb_str_new_cstr(name);
 }
 
-static bool interrupt_is_pending(struct scheduler *scheduler)
+/* Return whether run must return, because an exception that run masks waits for the thread. */
+bool scheduler_must_leave_run(struct scheduler *scheduler)
 {
     return scheduler->leaves_run_on_interrupt &&
            RTEST(rb_funcall(rb_thread_current(), id_pending_interrupt, 0));
@@ -167,9 +169,9 @@ static bool has_work(struct scheduler *scheduler)
 static VALUE run_turns(VALUE self)
 {
     struct scheduler *scheduler = scheduler_get(self);
-    while (has_work(scheduler) && !scheduler->is_stopping && !interrupt_is_pending(scheduler)) {
+    while (has_work(scheduler) && !scheduler->is_stopping && !scheduler_must_leave_run(scheduler)) {
         rb_thread_check_ints();
-        struct ready_entry *entry = ready_queue_first(scheduler);
+        struct ready_entry *entry = scheduler_next(scheduler);
         if (entry != NULL)
             scheduler_switch_to(scheduler, entry);
         else

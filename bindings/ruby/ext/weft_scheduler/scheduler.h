@@ -58,18 +58,21 @@ struct scheduler {
     VALUE self;
     weft_selector *selector; /* NULL before the first use, after a fork, and after close */
     unsigned selector_serial;
-    char *backend;           /* the name that the program asked for, or NULL */
-    struct link ready;       /* struct ready_entry */
-    struct link waiters;     /* struct waiter */
-    st_table *blocked;       /* fiber => waiter in block or kernel_sleep, or 0: see block.c */
-    VALUE run_fiber;         /* the fiber in run, or Qnil */
+    char *backend;       /* the name that the program asked for, or NULL */
+    struct link ready;   /* struct ready_entry */
+    struct link waiters; /* struct waiter */
+    st_table *blocked;   /* fiber => waiter in block or kernel_sleep, or 0: see block.c */
+    VALUE run_fiber;     /* the fiber in run, or Qnil */
     size_t ready_count, waiter_count;
     unsigned switches_before_poll;
+    unsigned fills_in_a_row; /* buffers that the current fiber has filled without a wait */
     unsigned fork_epoch;
     bool is_polling; /* a thread may be inside weft_selector_poll without the GVL */
     bool is_stopping;
     bool is_closed;
     bool leaves_run_on_interrupt;
+    unsigned char *hints; /* fill_hint.h, by descriptor */
+    size_t hints_size;
     double stall_seconds; /* report fibers that run longer; 0: never */
     double resumed_at;    /* when the current fiber began to run; only if stall_seconds > 0 */
     unsigned long polls, switches;
@@ -80,6 +83,7 @@ struct scheduler {
 extern const rb_data_type_t scheduler_type;
 struct scheduler *scheduler_get(VALUE self);
 weft_selector *scheduler_selector(struct scheduler *scheduler);
+bool scheduler_must_leave_run(struct scheduler *scheduler);
 NORETURN(void scheduler_raise_errno(const char *what, weft_value result));
 
 /* ready_queue.c */
@@ -102,7 +106,11 @@ void waiter_enter(struct scheduler *scheduler, struct waiter *waiter, const char
 void waiter_leave(struct scheduler *scheduler, struct waiter *waiter);
 void waiter_wake(struct scheduler *scheduler, struct waiter *waiter);
 void waiter_suspend(struct scheduler *scheduler, struct waiter *waiter);
+struct ready_entry *scheduler_next(struct scheduler *scheduler);
 void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry);
+
+/* block.c */
+void scheduler_yield(struct scheduler *scheduler);
 
 /* operation.c */
 void operation_init(struct operation *operation, operation_complete *complete, void *target);

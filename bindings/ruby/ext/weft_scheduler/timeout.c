@@ -14,8 +14,7 @@ struct timeout {
 static void raise_timeout(struct scheduler *scheduler, struct operation *operation)
 {
     struct timeout *timeout = operation->target;
-    timeout->entry =
-        ready_queue_push_exception(scheduler, timeout->fiber, timeout->exception);
+    timeout->entry = ready_queue_push_exception(scheduler, timeout->fiber, timeout->exception);
     timeout->entry->taken = &timeout->entry;
 }
 
@@ -46,8 +45,8 @@ static VALUE hook_timeout_after(VALUE self, VALUE duration, VALUE exception, VAL
     if (!isfinite(seconds))
         return rb_yield(duration);
     operation_init(&timeout.timer, raise_timeout, &timeout);
-    weft_value started = weft_selector_sleep(scheduler_selector(timeout.scheduler),
-                                             &timeout.timer.op, seconds);
+    weft_value started =
+        weft_selector_sleep(scheduler_selector(timeout.scheduler), &timeout.timer.op, seconds);
     if (started != WEFT_SELECTOR_PENDING)
         scheduler_raise_errno("weft_selector_sleep", started);
     operation_begin(timeout.scheduler, &timeout.timer);

@@ -43,22 +43,30 @@ static void check_stall(struct scheduler *scheduler)
     rb_funcall(scheduler->self, rb_intern("report_stall"), 2, rb_fiber_current(), DBL2NUM(seconds));
 }
 
+/* Return the first ready entry, or NULL. Poll now and then, although fibers are ready. */
+struct ready_entry *scheduler_next(struct scheduler *scheduler)
+{
+    if (scheduler->switches_before_poll-- == 0)
+        scheduler_poll(scheduler, 0);
+    return ready_queue_first(scheduler);
+}
+
 /* Switch to the fiber of an entry, and remove the entry. The fiber may be the current one. */
 void scheduler_switch_to(struct scheduler *scheduler, struct ready_entry *entry)
 {
     VALUE fiber = entry->fiber, exception = entry->exception;
     ready_queue_remove(scheduler, entry);
     scheduler->switches++;
-    if (fiber == rb_fiber_current()) {
-        if (!NIL_P(exception))
-            rb_exc_raise(rb_make_exception(RARRAY_LENINT(exception), RARRAY_CONST_PTR(exception)));
-    } else if (RTEST(rb_fiber_alive_p(fiber))) {
-        if (NIL_P(exception))
-            rb_fiber_transfer(fiber, 0, NULL);
-        else
-            rb_fiber_raise(fiber, RARRAY_LENINT(exception),
-                           (VALUE *)RARRAY_CONST_PTR(exception)); /* not const in Ruby 4.0 */
+    if (NIL_P(exception)) {
+        if (fiber != rb_fiber_current())
+            rb_fiber_transfer(fiber, 0, NULL); /* waiters are alive */
+        return;
     }
+    if (fiber == rb_fiber_current())
+        rb_exc_raise(rb_make_exception(RARRAY_LENINT(exception), RARRAY_CONST_PTR(exception)));
+    if (RTEST(rb_fiber_alive_p(fiber)))
+        rb_fiber_raise(fiber, RARRAY_LENINT(exception),
+                       (VALUE *)RARRAY_CONST_PTR(exception)); /* not const in Ruby 4.0 */
     RB_GC_GUARD(exception);
 }
 
@@ -83,10 +91,9 @@ void waiter_suspend(struct scheduler *scheduler, struct waiter *waiter)
     if (scheduler->stall_seconds > 0)
         check_stall(scheduler);
     VALUE current = waiter->ready.fiber;
+    scheduler->fills_in_a_row = 0;
     while (!waiter->is_woken || !link_is_alone(&waiter->ready.link)) {
-        if (scheduler->switches_before_poll-- == 0)
-            scheduler_poll(scheduler, 0);
-        struct ready_entry *entry = ready_queue_first(scheduler);
+        struct ready_entry *entry = scheduler_next(scheduler);
         if (entry != NULL)
             scheduler_switch_to(scheduler, entry);
         else if (!scheduler_poll_without_gvl(scheduler))

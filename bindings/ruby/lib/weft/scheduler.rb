@@ -3,6 +3,16 @@
 require "fiber"
 require "weft/scheduler_ext"
 
+# Ruby passes an IO::Buffer to io_read and io_write. The first one prints a warning, which is of no use to
+# programs that do not use the class themselves.
+experimental = Warning[:experimental]
+begin
+  Warning[:experimental] = false
+  IO::Buffer.new(0)
+ensure
+  Warning[:experimental] = experimental
+end
+
 module Weft
   # A scheduler for the fibers of a thread (Fiber::Scheduler). The extension implements most hooks.
   # This file has those that run rarely.
@@ -55,7 +65,7 @@ module Weft
     end
 
     # backend: a Symbol or String of BACKENDS. nil: WEFT_BACKEND, or the best that works.
-    # stall_warning: report fibers that run for so many seconds without waiting.
+    # stall_warning: report fibers that run for this number of seconds without a wait.
     # offload: run zlib, file operations and the like in worker threads (Ruby 3.4 or later).
     def initialize(backend: nil, stall_warning: nil, offload: false)
       setup(backend&.to_s, stall_warning)

@@ -17,12 +17,6 @@ end
 GC.auto_compact = true if ENV["WEFT_TEST_COMPACT"]
 
 class Scheduler < Weft::Scheduler
-  # The first use of IO::Buffer prints a warning, and some tests expect an empty stderr.
-  experimental = Warning[:experimental]
-  Warning[:experimental] = false
-  IO::Buffer.new(0)
-  Warning[:experimental] = experimental
-
   # The tests of Ruby 4.0 use the loop fiber of a scheduler.
   def transfer
     run
