@@ -176,7 +176,7 @@ class TestProcesses < Minitest::Test
   end
 
   def test_rackup_runs_the_server
-    rackup = Gem.bin_path("rack", "rackup")
+    rackup = Gem.bin_path(Weft::Server::Application::IS_RACK_3 ? "rackup" : "rack", "rackup")
     start(rackup, "-s", "weft", "-o", "127.0.0.1", "-p", "0", "-O", "max_fibers=10", "-E", "none", "config.ru")
     assert_equal [@pid.to_s, "1"], get
   end
