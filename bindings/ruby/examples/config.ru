@@ -19,7 +19,7 @@ count = lambda do |_env|
       sleep 0.2
     end
   end
-  [200, TEXT, parts]
+  [200, TEXT.dup, parts]
 end
 
 # The body is read as it arrives. A client that is faster waits.
@@ -28,7 +28,7 @@ digest = lambda do |env|
   while (piece = env["rack.input"].read(65_536))
     sum << piece
   end
-  [200, TEXT, ["#{sum.hexdigest}\n"]]
+  [200, TEXT.dup, ["#{sum.hexdigest}\n"]]
 end
 
 echo = lambda do |env|
@@ -40,4 +40,4 @@ end
 map("/count") { run count }
 map("/digest") { run digest }
 map("/echo") { run echo }
-run ->(env) { [200, TEXT, ["Hello from #{env["SERVER_PROTOCOL"]}\n"]] }
+run ->(env) { [200, TEXT.dup, ["Hello from #{env["SERVER_PROTOCOL"]}\n"]] }

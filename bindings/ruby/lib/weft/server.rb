@@ -112,7 +112,7 @@ module Weft
     def wait
       @worker&.wait
     ensure
-      listener.close unless @options[:listener]
+      listener.close unless @options[:listener] || listener.closed?
     end
 
     # The number of requests that exist, for tests.

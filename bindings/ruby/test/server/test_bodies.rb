@@ -18,7 +18,7 @@ class TestBodies < Minitest::Test
                when "/each" then [].tap { |parts| input.each { |part| parts << part } }.join
                when "/buffer" then (+"old").tap { |buffer| input.read(3, buffer) }
                end
-      [200, TEXT, [result]]
+      [200, TEXT.dup, [result]]
     end
     { "/whole" => "ab\ncd", "/parts" => '["ab", "\ncd", nil]', "/lines" => '["ab\n", "cd", nil]', "/each" => "ab\ncd",
       "/buffer" => "ab\n" }.each do |path, expected|
@@ -37,7 +37,7 @@ class TestBodies < Minitest::Test
       when "/lines" then while (line = input.gets) do body << line end
       when "/each" then input.each { |part| body << part }
       end
-      [200, TEXT, [[body == data, input.read, input.read(1)].inspect]]
+      [200, TEXT.dup, [[body == data, input.read, input.read(1)].inspect]]
     end
     %w[/whole /parts /lines /each].each do |path|
       assert_equal '[true, "", nil]', fetch(server, path, method: "POST", body: data).body, path
@@ -53,13 +53,13 @@ class TestBodies < Minitest::Test
       input.rewind
       again = input.read
       input.rewind
-      [200, TEXT, [[data.start_with?(first), again == data, input.read == data].inspect]]
+      [200, TEXT.dup, [[data.start_with?(first), again == data, input.read == data].inspect]]
     end
     assert_equal "[true, true, true]", fetch(server, method: "POST", body: data).body
   end
 
   def test_a_chunked_body_is_read
-    server = serve { |env| [200, TEXT, [env["rack.input"].read]] }
+    server = serve { |env| [200, TEXT.dup, [env["rack.input"].read]] }
     client = connect(server)
     client.write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
     client.write("2\r\nde\r\n0\r\n\r\n")
@@ -73,7 +73,7 @@ class TestBodies < Minitest::Test
           out << part.upcase
         end
       end
-      [200, TEXT, parts]
+      [200, TEXT.dup, parts]
     end
     client = connect(server)
     client.request("POST", "/", { "Transfer-Encoding" => "chunked" })
@@ -88,7 +88,7 @@ class TestBodies < Minitest::Test
     gate = Thread::Queue.new
     server = serve do |env|
       gate.pop
-      [200, TEXT, [env["rack.input"].read]]
+      [200, TEXT.dup, [env["rack.input"].read]]
     end
     client = connect(server)
     client.request("POST", "/", { "Expect" => "100-continue", "Content-Length" => "2" })
@@ -118,7 +118,7 @@ class TestBodies < Minitest::Test
       gate.pop
       size = 0
       while (part = env["rack.input"].read(65_536)) do size += part.bytesize end
-      [200, TEXT, [size.to_s]]
+      [200, TEXT.dup, [size.to_s]]
     end
     client = connect(server)
     total = 100 << 20
@@ -139,7 +139,7 @@ class TestBodies < Minitest::Test
           produced += 65_536
         end
       end
-      [200, TEXT, parts]
+      [200, TEXT.dup, parts]
     end
     client = connect(server)
     client.request("GET", "/")
@@ -157,7 +157,7 @@ class TestBodies < Minitest::Test
   end
 
   def test_a_body_that_is_too_long_is_413
-    server = serve(max_body_bytes: 100_000) { |env| [200, TEXT, [env["rack.input"].read]] }
+    server = serve(max_body_bytes: 100_000) { |env| [200, TEXT.dup, [env["rack.input"].read]] }
     assert_equal 413, fetch(server, method: "POST", body: "x" * 100_001).status
   end
 
@@ -201,7 +201,7 @@ class TestBodies < Minitest::Test
 
   def test_a_client_that_disconnects_ends_the_write_and_the_body_is_closed
     body = Endless.new("x" * 1000)
-    server = serve(lint: false) { [200, TEXT, body] }
+    server = serve(lint: false) { [200, TEXT.dup, body] }
     client = connect(server)
     client.request("GET", "/")
     client.head
@@ -229,7 +229,7 @@ class TestBodies < Minitest::Test
   def test_a_file_is_sent_without_the_application
     data = Random.bytes(LARGE)
     with_file(data) do |path|
-      server = serve(lint: false) { [200, TEXT, FileBody.new(path)] }
+      server = serve(lint: false) { [200, TEXT.dup, FileBody.new(path)] }
       response = fetch(server)
       assert_equal data.bytesize.to_s, response["content-length"]
       assert_equal data, response.body.b
@@ -239,7 +239,7 @@ class TestBodies < Minitest::Test
 
   def test_a_missing_file_is_a_500
     capture_subprocess_io do
-      server = serve(lint: false) { [200, TEXT, FileBody.new("/none")] }
+      server = serve(lint: false) { [200, TEXT.dup, FileBody.new("/none")] }
       assert_equal 500, fetch(server).status
       server.stop
     end
@@ -258,7 +258,7 @@ class TestBodies < Minitest::Test
 
   def test_a_callable_body_writes_to_a_stream
     server = serve(lint: false) do
-      [200, TEXT, lambda { |stream|
+      [200, TEXT.dup, lambda { |stream|
         stream << "a" << "b"
         stream.flush
         stream.write("c", "d")
@@ -271,7 +271,7 @@ class TestBodies < Minitest::Test
 
   def test_a_callable_body_may_write_later_in_another_thread
     server = serve(lint: false) do
-      [200, TEXT, lambda { |stream|
+      [200, TEXT.dup, lambda { |stream|
         Thread.new do
           300.times { stream.write("x" * 1000) }
           stream.close
@@ -282,7 +282,7 @@ class TestBodies < Minitest::Test
   end
 
   def test_a_stream_that_is_lost_never_looks_complete
-    server = serve(lint: false) { [200, TEXT, ->(stream) { stream.write("a") }] }
+    server = serve(lint: false) { [200, TEXT.dup, ->(stream) { stream.write("a") }] }
     client = connect(server)
     client.request("GET", "/")
     assert_equal 200, client.head.first

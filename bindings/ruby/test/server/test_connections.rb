@@ -16,7 +16,7 @@ class TestConnections < Minitest::Test
         io.write(REPLY)
         io.close
       end
-      [200, TEXT, ["ignored"]]
+      [200, TEXT.dup, ["ignored"]]
     end
     client = connect(server)
     client.request("GET", "/")
@@ -214,7 +214,7 @@ class TestConnections < Minitest::Test
   # TLS and HTTP/2
 
   def test_tls_serves_the_same_application
-    server = serve(tls: certificate) { |env| [200, TEXT, ["#{env["rack.url_scheme"]} #{env["SERVER_PORT"]}"]] }
+    server = serve(tls: certificate) { |env| [200, TEXT.dup, ["#{env["rack.url_scheme"]} #{env["SERVER_PORT"]}"]] }
     assert_equal "https 443", fetch(server, client: connect_tls(server)).body
   end
 
@@ -223,7 +223,7 @@ class TestConnections < Minitest::Test
       io = env["rack.hijack"].call
       io.write(REPLY)
       io.close
-      [200, TEXT, []]
+      [200, TEXT.dup, []]
     end
     client = connect_tls(server)
     client.request("GET", "/")
@@ -240,7 +240,7 @@ class TestConnections < Minitest::Test
   def test_http_2_serves_the_same_application
     server = serve(tls: certificate, max_body_bytes: 10 << 20) do |env|
       body = env["rack.input"].read
-      [200, TEXT, ["#{env["SERVER_PROTOCOL"]} #{env["REQUEST_METHOD"]} #{env["HTTP_HOST"]} #{body.sum}"]]
+      [200, TEXT.dup, ["#{env["SERVER_PROTOCOL"]} #{env["REQUEST_METHOD"]} #{env["HTTP_HOST"]} #{body.sum}"]]
     end
     data = Random.bytes(1 << 20)
     Tempfile.create("body", binmode: true) do |file|
@@ -253,18 +253,18 @@ class TestConnections < Minitest::Test
 
   def test_http_2_without_tls_streams
     server = serve(lint: false) do
-      [200, TEXT, Enumerator.new { |out| 100.times { |i| out << "#{i}\n"; sleep 0.0001 } }]
+      [200, TEXT.dup, Enumerator.new { |out| 100.times { |i| out << "#{i}\n"; sleep 0.0001 } }]
     end
     assert_equal Array.new(100) { |i| "#{i}\n" }.join, curl(server, "/", "--http2-prior-knowledge")
   end
 
   def test_http_2_can_be_switched_off
-    server = serve(tls: certificate, http2: false) { |env| [200, TEXT, [env["SERVER_PROTOCOL"]]] }
+    server = serve(tls: certificate, http2: false) { |env| [200, TEXT.dup, [env["SERVER_PROTOCOL"]]] }
     assert_equal "HTTP/1.1", curl(server, "/", "--http2")
   end
 
   def test_an_exception_in_a_body_resets_a_stream_of_http_2
-    server = serve(lint: false) { [200, TEXT, Enumerator.new { |out| out << "a"; sleep 0.001; raise "x" }] }
+    server = serve(lint: false) { [200, TEXT.dup, Enumerator.new { |out| out << "a"; sleep 0.001; raise "x" }] }
     _, status = Open3.capture2("curl", "-sf", "-m", "20", "--http2-prior-knowledge", server.url)
     refute status.success?
   end
@@ -298,7 +298,7 @@ class TestConnections < Minitest::Test
 
   def test_a_unix_socket
     Dir.mktmpdir do |folder|
-      server = Weft::Server.new(->(env) { [200, TEXT, [env["REMOTE_ADDR"]]] }, socket: "#{folder}/s").start
+      server = Weft::Server.new(->(env) { [200, TEXT.dup, [env["REMOTE_ADDR"]]] }, socket: "#{folder}/s").start
       client = Client.new(UNIXSocket.new("#{folder}/s"))
       assert_equal "127.0.0.1", fetch(server, client: client).body
       server.stop
@@ -311,7 +311,7 @@ class TestConnections < Minitest::Test
     server = serve do
       started << true
       gate.pop
-      [200, TEXT, ["done"]]
+      [200, TEXT.dup, ["done"]]
     end
     client = connect(server)
     client.request("GET", "/")
@@ -329,7 +329,7 @@ class TestConnections < Minitest::Test
     server = serve(drain: 0.05, lint: false) do |env|
       started << true
       errors << (env["rack.input"].read rescue $!)
-      [200, TEXT, []]
+      [200, TEXT.dup, []]
     end
     client = connect(server)
     client.request("POST", "/", { "Content-Length" => "100000" })

@@ -10,7 +10,7 @@ class TestRack < Minitest::Test
     env = nil
     server = serve do |received|
       env = received.dup
-      [200, TEXT, []]
+      [200, TEXT.dup, []]
     end
     response = fetch(server, path, **options)
     assert_equal 200, response.status, @log.string
@@ -64,7 +64,7 @@ class TestRack < Minitest::Test
     server = serve do |env|
       env["HTTP_USER_AGENT"] << "!"
       env["PATH_INFO"] << "?"
-      [200, TEXT, [env["HTTP_USER_AGENT"]]]
+      [200, TEXT.dup, [env["HTTP_USER_AGENT"]]]
     end
     2.times { assert_equal "a long user agent of a client!", fetch(server, headers: { "User-Agent" => "a long user agent of a client" }).body }
   end
@@ -75,7 +75,7 @@ class TestRack < Minitest::Test
   end
 
   def test_a_keep_alive_connection_serves_several_requests
-    server = serve { |env| [200, TEXT, [env["PATH_INFO"]]] }
+    server = serve { |env| [200, TEXT.dup, [env["PATH_INFO"]]] }
     client = connect(server)
     assert_equal %w[/0 /1 /2], Array.new(3) { |i| fetch(server, "/#{i}", client: client).body }
     client.write("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -130,7 +130,7 @@ class TestRack < Minitest::Test
 
   def test_a_body_with_parts_of_unknown_length_is_chunked
     server = serve(lint: false) do
-      [200, TEXT, Enumerator.new { |parts| 2.times { |i| parts << "part #{i}\n"; sleep 0.001 } }]
+      [200, TEXT.dup, Enumerator.new { |parts| 2.times { |i| parts << "part #{i}\n"; sleep 0.001 } }]
     end
     response = fetch(server)
     assert_equal "chunked", response["transfer-encoding"]
@@ -138,7 +138,7 @@ class TestRack < Minitest::Test
   end
 
   def test_an_array_of_parts_has_a_length
-    server = serve(lint: false) { [200, TEXT, ["a" * 100_000, "b" * 100_000]] }
+    server = serve(lint: false) { [200, TEXT.dup, ["a" * 100_000, "b" * 100_000]] }
     response = fetch(server)
     assert_equal "200000", response["content-length"]
     assert_equal 200_000, response.body.bytesize
@@ -175,7 +175,7 @@ class TestRack < Minitest::Test
         sleep 0.001 if env["PATH_INFO"] == "/late"
         raise "in the middle"
       end
-      [200, TEXT, parts]
+      [200, TEXT.dup, parts]
     end
     early = fetch(server, "/early")
     refute early.status == 200 && early.complete?
@@ -211,7 +211,7 @@ class TestRack < Minitest::Test
   def test_a_body_is_closed_once
     bodies = [ClosingBody.new, ClosingBody.new(error: "x")]
     rest = bodies.dup
-    server = serve(lint: false) { [200, TEXT, rest.shift] }
+    server = serve(lint: false) { [200, TEXT.dup, rest.shift] }
     2.times { fetch(server) }
     server.stop
     assert_equal [1, 1], bodies.map(&:closed)
@@ -223,7 +223,7 @@ class TestRack < Minitest::Test
     server = serve do
       count += 1
       gate.pop
-      [200, TEXT, ["ok"]]
+      [200, TEXT.dup, ["ok"]]
     end
     clients = Array.new(20) { connect(server).tap { |client| client.request("GET", "/") } }
     wait_until { count == 20 }
@@ -239,7 +239,7 @@ class TestRack < Minitest::Test
       most = [most, running].max
       gate.pop
       running -= 1
-      [200, TEXT, []]
+      [200, TEXT.dup, []]
     end
     clients = Array.new(9) { connect(server).tap { |client| client.request("GET", "/") } }
     wait_until { running == 3 }
@@ -251,7 +251,7 @@ class TestRack < Minitest::Test
   def test_early_hints_come_before_the_reply
     server = serve(early_hints: true, lint: false) do |env|
       env["rack.early_hints"].call("link" => "</a.css>; rel=preload")
-      [200, TEXT, ["ok"]]
+      [200, TEXT.dup, ["ok"]]
     end
     client = connect(server)
     client.request("GET", "/")
@@ -266,7 +266,7 @@ class TestRack < Minitest::Test
     server = serve do |env|
       env["rack.response_finished"] << ->(_env, status, _headers, error) { calls << [1, status, error] }
       env["rack.response_finished"] << ->(_env, status, _headers, error) { calls << [2, status, error] }
-      [200, TEXT, []]
+      [200, TEXT.dup, []]
     end
     fetch(server)
     assert_equal [[2, 200, nil], [1, 200, nil]], [calls.pop, calls.pop]

@@ -12,16 +12,16 @@ class TestStorm < Minitest::Test
   # An application with every kind of reply.
   APP = lambda do |env|
     case env["PATH_INFO"]
-    when "/parts" then [200, TEXT, Enumerator.new { |out| 5.times { |i| out << i.to_s * 50; sleep 0.0005 } }]
-    when "/large" then [200, TEXT, ["x" * 300_000]]
-    when "/read" then [200, TEXT, [env["rack.input"].read.bytesize.to_s]]
+    when "/parts" then [200, TEXT.dup, Enumerator.new { |out| 5.times { |i| out << i.to_s * 50; sleep 0.0005 } }]
+    when "/large" then [200, TEXT.dup, ["x" * 300_000]]
+    when "/read" then [200, TEXT.dup, [env["rack.input"].read.bytesize.to_s]]
     when "/file" then Rack::Files.new(__dir__).call(env.merge("PATH_INFO" => "/test_storm.rb"))
     when "/hijack" then hijack(env["rack.hijack"].call)
     when "/websocket" then Weft::WebSocket.open(env, origins: "*") { |socket| socket.each { |text| socket.send(text) } }
     when "/raise" then raise "asked for"
-    when "/slow" then sleep(0.002).then { [200, TEXT, ["slow"]] }
-    when "/stream" then [200, TEXT, ->(stream) { 20.times { stream.write("y" * 5000) }.then { stream.close } }]
-    else [200, TEXT, ["small"]]
+    when "/slow" then sleep(0.002).then { [200, TEXT.dup, ["slow"]] }
+    when "/stream" then [200, TEXT.dup, ->(stream) { 20.times { stream.write("y" * 5000) }.then { stream.close } }]
+    else [200, TEXT.dup, ["small"]]
     end
   end
 
@@ -33,7 +33,7 @@ class TestStorm < Minitest::Test
     ensure
       io.close
     end
-    [200, TEXT, []]
+    [200, TEXT.dup, []]
   end
 
   def descriptors

@@ -12,7 +12,8 @@ module Weft
 
       module_function
 
-      # Run an application. options are those of rackup: strings, some with capital letters.
+      # Run an application. options are those of rackup: strings, some with capital letters. Yield the
+      # server before it starts.
       def run(app, **options)
         server = Server.new(app, **convert(options))
         yield server if block_given?

@@ -12,8 +12,6 @@ module Weft
   # Any fiber or thread may send. One fiber at a time receives. The server answers pings, closes, and
   # compresses. When it drains, receive returns nil.
   class WebSocket
-    RESPONSE = [200, { (Server::Application::IS_RACK_3 ? "content-type" : "Content-Type") => "text/plain" }.freeze,
-                [].freeze].freeze
     NORMAL = 1000
     INTERNAL_ERROR = 1011
 
@@ -40,7 +38,7 @@ module Weft
           raise
         end
       end
-      RESPONSE
+      [200, Server::Application::TEXT.dup, []]
     end
 
     # Private: see open.

@@ -13,6 +13,7 @@ module Weft
         @application = Application.new(app, Listener.address(listener, options), options)
         @fibers = 0
         @ended = Thread::Queue.new
+        @joining = Mutex.new # several threads may wait for the end
       end
 
       def start
@@ -30,7 +31,7 @@ module Weft
       def wait
         @ended.pop
         @bridge.stop # after a failure of the thread
-        failure = @bridge.join
+        failure = @joining.synchronize { @bridge.join }
         raise failure if failure
 
         !@thread.join(LATE_SECONDS).nil?
