@@ -212,7 +212,7 @@ WEFT_API int64_t weft_http_length(const weft_http_request *request);
  * Set the limit on the body of this request.
  *
  * Returns 0, or:
- * -EALREADY if the handler has read a part of the body
+ * -EALREADY if the handler has read only a part of the body
  */
 WEFT_API int weft_http_limit_body(weft_http_request *request, uint64_t bytes_max);
 
@@ -501,6 +501,20 @@ WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *eve
  */
 WEFT_SWITCHPOINT int weft_http_upgrade(weft_http_request *request, const char *protocol,
                                        weft_stream **stream);
+
+/**
+ * Take over the connection of a request of HTTP/1. The server sends nothing itself.
+ *
+ * The caller writes the reply to *stream, head and body. *stream is valid until the handler
+ * returns, and the server then closes the connection. The stream includes input that has already
+ * arrived, for example a body that the handler has not read.
+ *
+ * Returns 0, or:
+ * -EALREADY if the reply has begun
+ * -EALREADY if the handler has read a part of the body
+ * -ENOTSUP if the request does not have a connection of its own, as in HTTP/2
+ */
+WEFT_API int weft_http_hijack(weft_http_request *request, weft_stream **stream) WEFT_MUST_CHECK;
 
 WEFT_END
 

@@ -123,7 +123,19 @@ typedef struct weft_http_options {
     int gzip_level;     /* 1 to 9: compress suitable replies for clients that accept gzip; 0: off */
     size_t stack_bytes; /* of the fiber of a connection or request; 0: the default */
     double drain_s;     /* time for requests in progress after a cancellation; 0: 10 */
+    /*
+     * Time before the drain in which connections may still send a request, if another process
+     * accepts on the same socket meanwhile: 0. The server ends each connection of HTTP/1 after its
+     * next reply. A connection that was accepted shortly before therefore loses no request.
+     */
+    double settle_s;
     bool has_no_http2;  /* refuse HTTP/2; alpn of tls must then not contain "h2" */
+    /*
+     * Leave the path as received: weft_http_path neither decodes nor resolves it. The server then
+     * accepts every path that the protocol allows, also with an encoded slash. For handlers that
+     * pass the path to another program, for example an application server.
+     */
+    bool has_raw_path;
     bool closes_listener; /* weft_http_serve_fd closes the socket when it stops accepting */
     void (*log)(const weft_http_record *record, void *ctx); /* NULL: no log */
     void *log_ctx;

@@ -177,6 +177,11 @@ static ssize_t h1_parse_head(weft__h1_conn *h)
     return head == 0 ? h1_read_head(h) : head;
 }
 
+static weft_stream *h1_hijack(weft_http_request *r)
+{
+    return &r->conn->stream;
+}
+
 const weft__codec weft__h1_codec = {
     .read = weft__h1_read,
     .discard_arrived = weft__h1_discard_arrived,
@@ -187,6 +192,7 @@ const weft__codec weft__h1_codec = {
     .flush = weft__h1_flush,
     .send_file = weft__h1_send_file,
     .upgrade = weft__h1_upgrade,
+    .hijack = h1_hijack,
     .end_upgraded = weft__h1_end_upgraded,
     .await_abandoned = weft__h1_await_abandoned,
 };

@@ -124,7 +124,7 @@ static size_t head_bytes(const weft_http_request *r)
 static void choose_framing(weft__h1_conn *h, const weft_http_request *r)
 {
     h->is_chunked = r->length < 0 && r->version >= 11 && !weft__status_has_no_body(r->status);
-    if (weft__h1_is_last(r) || r->server->is_draining ||
+    if (weft__h1_is_last(r) || r->server->is_draining || r->server->is_settling ||
         (r->length < 0 && !h->is_chunked && !r->is_bodiless))
         h->must_close = true;
 }

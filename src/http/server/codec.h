@@ -78,6 +78,12 @@ typedef struct weft__codec {
      */
     int (*upgrade)(weft_http_request *r, const char *protocol, weft_stream **stream);
 
+    /*
+     * Return the stream of the connection, for a handler that writes the whole reply. NULL: a
+     * request does not have a connection of its own.
+     */
+    weft_stream *(*hijack)(weft_http_request *r);
+
     /* Flush the stream of an upgraded request, and end its output. Its input remains open. */
     int (*end_upgraded)(weft_http_request *r);
 

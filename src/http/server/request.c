@@ -194,7 +194,7 @@ static int request_set_path(weft_http_request *r, const char **reason)
     r->path = weft__arena_copy(r->arena, bytes > 0 ? path : "/", bytes > 0 ? bytes : 1);
     if (r->path == NULL)
         return reject_with(reason, "memory is exhausted", 503);
-    return r->path[0] == '/' && weft__path_clean(r->path) < 0
+    return r->path[0] == '/' && !r->server->options.has_raw_path && weft__path_clean(r->path) < 0
                ? reject_with(reason, "a path with an invalid character or above the root", 400)
                : 0;
 }

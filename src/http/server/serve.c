@@ -11,6 +11,7 @@
 #include <weft/net.h>
 #include <weft/sync.h>
 
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <netinet/in.h>
@@ -43,6 +44,8 @@
  * minimum rate measures writes. Bytes in the kernel's buffers therefore count as read by the peer.
  */
 #define UNSENT_BYTES_MAX (256 << 10)
+/* The largest number of connections that a server admits after it has stopped accepting. */
+#define ACCEPTED_MAX 1024
 /* The upper limit of head_bytes_max, because offsets into a head have 32 bits. */
 #define HEAD_BYTES_LIMIT ((size_t)1 << 30)
 
@@ -95,6 +98,7 @@ static int options_check(const weft_http_options *o)
                    {"slow_s", l->slow_s},
                    {"body_bytes_per_s_min", l->body_bytes_per_s_min},
                    {"drain_s", o->drain_s},
+                   {"settle_s", o->settle_s},
                    {"handshakes_per_peer_s_max", l->handshakes_per_peer_s_max},
                    {"resets_per_s_max", l->resets_per_s_max},
                    {"control_frames_per_s_max", l->control_frames_per_s_max}};
@@ -159,7 +163,7 @@ typedef struct conn_arg {
 void weft__server_leave(weft__server *s, const weft__peer *peer)
 {
     weft__conn_limit_leave(&s->conn_limit, peer);
-    if (--s->conns_count == 0 && s->is_draining)
+    if (--s->conns_count == 0 && (s->is_draining || s->is_settling))
         (void)weft_event_set(&s->drained);
 }
 
@@ -229,6 +233,47 @@ static int conn_admit(int fd, void *ctx)
 }
 
 /*
+ * Accept without waiting. Returns the descriptor, or a negative number if there is no connection,
+ * or if accept(2) might wait.
+ */
+static int accept_now(int listener)
+{
+    int flags = fcntl(listener, F_GETFL);
+    return flags >= 0 && flags & O_NONBLOCK ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+}
+
+/*
+ * Admit the connections that the kernel has accepted in advance: no other process can get them.
+ * Then admit those in the backlog. The kernel wakes only one process for a connection, and may have
+ * woken this one just before the end of the accept loop. The numbers are bounded, because further
+ * clients may connect.
+ */
+static void admit_accepted(weft__server *s, int listener)
+{
+    int fd = 0;
+    WEFT_SHIELD(s->options.settle_s) {
+        WEFT_MOVE_ON_AFTER(0) {
+            for (int i = 0; i < ACCEPTED_MAX && fd >= 0; i++)
+                if ((fd = weft_accept(listener, NULL, NULL)) >= 0)
+                    (void)conn_admit(fd, s);
+        }
+    }
+    for (int i = 0; i < ACCEPTED_MAX && (fd = accept_now(listener)) >= 0; i++)
+        (void)conn_admit(fd, s);
+}
+
+/* Let connections send their next request, within settle_s, and end after the reply. */
+static void server_settle(weft__server *s, int listener)
+{
+    admit_accepted(s, listener);
+    s->is_settling = true;
+    WEFT_SHIELD(s->options.settle_s) {
+        while (s->conns_count > 0 && weft_event_wait(&s->drained) == 0)
+            ;
+    }
+}
+
+/*
  * Wait at most drain_s seconds until all connections have ended. Cancel the waits of idle
  * connections. Other connections check is_draining and end after their replies.
  */
@@ -259,6 +304,8 @@ static int server_run(weft__server *s, int listener, bool owns_listener)
     WEFT_GROUP(group, closed) {
         s->group = &group;
         rc = weft_accept_loop(listener, conn_admit, s);
+        if (s->options.settle_s > 0)
+            server_settle(s, listener);
         if (owns_listener)
             weft_close(listener);
         server_drain(s);

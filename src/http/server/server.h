@@ -72,6 +72,7 @@ typedef struct weft__server {
     size_t conns_count;                  /* admitted connections, with or without a running fiber */
     weft_event drained;                  /* set when the last connection ends during the drain */
     weft_group *group;                   /* the group of the connections' fibers */
+    bool is_settling; /* no new connections; no further request of HTTP/1 after the next reply */
     bool is_draining; /* no new connections; no further request on an existing connection */
 } weft__server;
 

@@ -42,6 +42,17 @@ int weft_http_upgrade(weft_http_request *r, const char *protocol, weft_stream **
     return rc;
 }
 
+int weft_http_hijack(weft_http_request *r, weft_stream **stream)
+{
+    if (r->state != WEFT__REPLY_NONE || (r->body_bytes > 0 && !r->is_body_complete))
+        return -EALREADY;
+    if (r->codec->hijack == NULL)
+        return weft_fail(-ENOTSUP, "weft_http_hijack: other requests share the connection");
+    *stream = r->codec->hijack(r);
+    r->state = WEFT__REPLY_UPGRADED;
+    return 0;
+}
+
 void weft__drain_wait_begin(weft__drain_wait *w, weft_http_request *r, weft_scope *scope)
 {
     w->scope = scope;

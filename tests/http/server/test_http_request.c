@@ -186,6 +186,61 @@ TEST(an_upgrade_that_the_client_did_not_request_is_einval)
     }
 }
 
+static int hijack(weft_http_request *r, void *ctx)
+{
+    int *rc = ctx;
+    weft_stream *stream;
+    char *line;
+    *rc = weft_http_hijack(r, &stream);
+    if (*rc < 0)
+        return *rc;
+    ck_assert_int_eq(weft_http_reply_text(r, 200, "late"), -EALREADY);
+    ck_assert_int_eq(weft_http_hijack(r, &stream), -EALREADY);
+    ck_assert_int_gt(weft_stream_line(stream, &line, NULL), 0);
+    ck_assert_int_ge(weft_stream_printf(stream, "own protocol: %s\n", line), 0);
+    return weft_stream_flush(stream);
+}
+
+TEST(a_hijacked_connection_sends_only_what_the_handler_writes)
+{
+    ONLY_HTTP_1;
+    int rc = 0;
+    client_exchange(&client, hijack, &rc, NULL,
+                    "POST / HTTP/1.1\r\n" HOST "Content-Length: 4\r\n\r\none\n" GET);
+    ck_assert_int_eq(rc, 0);
+    ck_assert_str_eq(client.received, "own protocol: one\n");
+}
+
+static int read_then_hijack(weft_http_request *r, void *ctx)
+{
+    char byte;
+    ck_assert_int_eq(weft_http_read(r, &byte, 1), 1);
+    return hijack(r, ctx);
+}
+
+TEST(a_request_whose_body_was_read_in_part_cannot_be_hijacked)
+{
+    ONLY_HTTP_1;
+    int rc = 0;
+    client_exchange(&client, read_then_hijack, &rc, NULL,
+                    "POST / HTTP/1.1\r\n" HOST "Content-Length: 4\r\n\r\none\n");
+    ck_assert_int_eq(rc, -EALREADY);
+}
+
+static int reply_path(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    return weft_http_reply_text(r, 200, "%s?%s", weft_http_path(r), weft_http_query(r));
+}
+
+TEST(a_raw_path_is_neither_decoded_nor_resolved)
+{
+    const weft_http_options o = {.has_raw_path = true};
+    client_exchange(&client, reply_path, NULL, &o,
+                    "GET /a%2Fb/../%20c//d?q=%2F HTTP/1.1\r\n" HOST "\r\n");
+    ck_assert_str_eq(body_of(client.received), "/a%2Fb/../%20c//d?q=%2F");
+}
+
 static int send_events(weft_http_request *r, void *ctx)
 {
     int *rc = ctx;

@@ -201,6 +201,27 @@ TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress
     s.fiber = 0;
 }
 
+TEST(a_settling_server_answers_one_more_request_of_each_connection)
+{
+    open_server(&(weft_http_options){.drain_s = INFINITY, .settle_s = INFINITY});
+    server_connect(&s, &a); /* idle after a request */
+    get_root(&a);
+    server_connect(&s, &b); /* has sent nothing */
+    let_run();
+    ck_assert_int_eq(weft_cancel(s.fiber), 0);
+    let_run();
+    test_client *clients[] = {&a, &b};
+    for (size_t i = 0; i < COUNT_OF(clients); i++) {
+        get_root(clients[i]);
+        ck_assert_has(clients[i]->received, "\r\nConnection: close\r\n");
+        expect_end(clients[i]);
+    }
+    (void)weft_await(s.fiber);
+    ck_assert_int_eq(s.result, -ECANCELED);
+    close(s.listener);
+    s.fiber = 0;
+}
+
 #ifdef WEFT_HAS_TLS
 /* Open a TLS server. */
 static void open_tls_server(weft_http_options *options)
@@ -353,6 +374,7 @@ TEST(invalid_options_leave_the_listener_unchanged)
         {.limits = {.slow_s = -1}},
         {.limits = {.body_bytes_per_s_min = NAN}},
         {.drain_s = -1},
+        {.settle_s = -1},
         {.trusted_peers = "nowhere"},
     };
     endpoint at;
