@@ -129,7 +129,7 @@ typedef struct weft_http_options {
      * next reply. A connection that was accepted shortly before therefore loses no request.
      */
     double settle_s;
-    bool has_no_http2;  /* refuse HTTP/2; alpn of tls must then not contain "h2" */
+    bool has_no_http2; /* refuse HTTP/2; alpn of tls must then not contain "h2" */
     /*
      * Leave the path as received: weft_http_path neither decodes nor resolves it. The server then
      * accepts every path that the protocol allows, also with an encoded slash. For handlers that

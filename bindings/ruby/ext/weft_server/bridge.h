@@ -54,8 +54,8 @@ typedef struct chunk_queue {
 /* The status and the headers of a reply, in one allocation. */
 typedef struct reply_head {
     int status;
-    int64_t length;   /* of the body; -1: unknown */
-    const char *path; /* in text: a file that is the body; NULL: none */
+    int64_t length;       /* of the body; -1: unknown */
+    const char *path;     /* in text: a file that is the body; NULL: none */
     const char *protocol; /* in text: switch to this protocol; NULL: do not switch */
     size_t fields_count;
     const char *fields; /* in text: name, NUL, value, NUL, and so on */
@@ -64,7 +64,7 @@ typedef struct reply_head {
 
 /* A header of a request as Ruby needs it. */
 typedef struct request_field {
-    int known; /* index in known_fields, or -1 */
+    int known;        /* index in known_fields, or -1 */
     bool is_repeated; /* append to the value of an earlier field */
     const char *key;  /* "HTTP_X_NAME", if known is -1 */
     const char *value;
@@ -123,18 +123,18 @@ typedef struct exchange {
     pthread_mutex_t lock;
     exchange_mode mode;
     chunk_queue input;
-    bool input_is_wanted;   /* Ruby has less than WINDOW_BYTES */
+    bool input_is_wanted; /* Ruby has less than WINDOW_BYTES */
     bool input_is_complete;
-    int input_error; /* 0: none */
+    int input_error;     /* 0: none */
     reply_head *interim; /* an informational response; NULL: none */
     reply_head *head;    /* NULL: Ruby has not replied, or the cord has taken the head */
     chunk_queue output;
     size_t output_bytes; /* that Ruby has put and the cord has not sent */
     bool output_is_complete;
-    bool is_aborted; /* the reply ends here, and is not complete */
-    bool is_over;    /* the handler has ended */
-    int error;       /* why the handler has ended; 0: the reply is complete */
-    int hijack_fd;   /* the socket of the cord; -1: none */
+    bool is_aborted;              /* the reply ends here, and is not complete */
+    bool is_over;                 /* the handler has ended */
+    int error;                    /* why the handler has ended; 0: the reply is complete */
+    int hijack_fd;                /* the socket of the cord; -1: none */
     websocket_options *websocket; /* accept a connection; NULL: do not */
     bool websocket_is_open;
     char *websocket_protocol;
@@ -143,7 +143,7 @@ typedef struct exchange {
 } exchange;
 
 typedef struct bridge_options {
-    int listener; /* the bridge does not close it */
+    int listener;               /* the bridge does not close it */
     char *cert_file, *key_file; /* NULL: no TLS */
     weft_http_options http;
 } bridge_options;
@@ -159,13 +159,13 @@ struct bridge {
     weft_event stop_event;
     atomic_bool is_ended;
     atomic_int refs; /* of its owner and of all exchanges */
-    int result;           /* of the server, after the end; or of the start */
-    char *failure;        /* the message of a failed start; NULL: none */
+    int result;      /* of the server, after the end; or of the start */
+    char *failure;   /* the message of a failed start; NULL: none */
 
     /* Of Ruby, with the GVL */
     exchange *taken; /* in FIFO order */
     bool is_corked;
-    bool has_unsent;      /* for_cord has exchanges, and the cord does not know */
+    bool has_unsent; /* for_cord has exchanges, and the cord does not know */
     int64_t corked_at_ns;
 };
 

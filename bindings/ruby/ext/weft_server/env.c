@@ -9,8 +9,8 @@ static VALUE known_values; /* Array: the last value of each known field */
 static VALUE key_method, key_path, key_query, key_uri, key_protocol, key_version, key_scheme;
 static VALUE key_server_name, key_server_port, key_remote_addr, key_hijackable;
 static VALUE methods[8], http_10, http_2, https, port_http, port_https;
-static const char *const method_names[8] = {"GET",    "POST",  "PUT",     "PATCH",
-                                            "DELETE", "HEAD",  "OPTIONS", "TRACE"};
+static const char *const method_names[8] = {"GET",    "POST", "PUT",     "PATCH",
+                                            "DELETE", "HEAD", "OPTIONS", "TRACE"};
 static VALUE last_host, last_name_source, last_server_name, last_server_port, last_peer;
 
 static VALUE constant(const char *text)
@@ -48,7 +48,7 @@ static VALUE known_value(const request_field *f)
     return rb_str_dup(last);
 }
 
-/* Append a repeated header to its earlier value. Cookies have another separator (RFC 9113, 8.2.3). */
+/* Append a repeated header to its earlier value. Cookies have another separator (RFC 9113). */
 static void append_field(VALUE env, VALUE key, const request_field *f)
 {
     VALUE value = rb_str_dup(rb_hash_aref(env, key));

@@ -167,10 +167,10 @@ static size_t count_fields(const weft_http_request *r, size_t *bytes)
     return n;
 }
 
-
 static int exchange_copy_head(exchange *x, weft_http_request *r)
 {
-    const char *method = weft_http_method(r), *path = weft_http_path(r), *query = weft_http_query(r);
+    const char *method = weft_http_method(r), *path = weft_http_path(r),
+               *query = weft_http_query(r);
     const char *host = weft_http_host(r), *peer = weft_http_peer(r);
     size_t bytes = strlen(method) + strlen(path) + strlen(query) + strlen(host) + strlen(peer) + 80;
     size_t count = count_fields(r, &bytes) + 2;

@@ -31,8 +31,8 @@ static void take_work(exchange *x, work *w)
                 .hijack_fd = x->hijack_fd,
                 .is_complete = x->output_is_complete,
                 .is_aborted = x->is_aborted,
-                .wants_input = x->input_is_wanted && !x->input_is_complete &&
-                               x->input_error == 0 && x->input.bytes < WINDOW_BYTES};
+                .wants_input = x->input_is_wanted && !x->input_is_complete && x->input_error == 0 &&
+                               x->input.bytes < WINDOW_BYTES};
     x->interim = x->head = NULL;
     x->output = (chunk_queue){0};
     x->websocket = NULL;

@@ -76,8 +76,7 @@ static void pack_array(head_pack *p, VALUE name, VALUE values)
 static int pack_header(VALUE name, VALUE value, VALUE arg)
 {
     head_pack *p = (head_pack *)arg;
-    if (!RB_TYPE_P(name, T_STRING) ||
-        (!RB_TYPE_P(value, T_STRING) && !RB_TYPE_P(value, T_ARRAY))) {
+    if (!RB_TYPE_P(name, T_STRING) || (!RB_TYPE_P(value, T_STRING) && !RB_TYPE_P(value, T_ARRAY))) {
         p->is_simple = false;
         return ST_STOP;
     }

@@ -23,7 +23,7 @@ static void raise_body_error(int error)
     rb_exc_raise(rb_class_new_instance(2, args, eBodyError));
 }
 
-/* Take up to max bytes of the first chunk. The caller holds the lock. Free a chunk that is empty. */
+/* Take up to max bytes of the first chunk, with the lock held. Free a chunk that is empty. */
 static VALUE input_take(exchange *x, VALUE string, size_t max)
 {
     chunk *c = x->input.first;
@@ -47,8 +47,8 @@ static size_t input_look(exchange *x, bool *is_complete, int *error)
     *is_complete = !has_chunk && x->input_is_complete;
     *error = !has_chunk ? x->input_error : 0;
     x->input_is_wanted = true;
-    bool needs_kick = !x->input_is_complete && x->input_error == 0 &&
-                      x->input.bytes < WINDOW_BYTES / 2;
+    bool needs_kick =
+        !x->input_is_complete && x->input_error == 0 && x->input.bytes < WINDOW_BYTES / 2;
     pthread_mutex_unlock(&x->lock);
     if (needs_kick)
         bridge_kick(x);
@@ -82,7 +82,8 @@ static VALUE request_small_body(VALUE self)
 {
     exchange *x = request_exchange(self);
     pthread_mutex_lock(&x->lock);
-    bool is_whole = x->input_is_complete && x->input.first != NULL && x->input.first == x->input.last;
+    bool is_whole =
+        x->input_is_complete && x->input.first != NULL && x->input.first == x->input.last;
     size_t bytes = is_whole ? x->input.first->bytes : 0;
     pthread_mutex_unlock(&x->lock);
     if (!is_whole)
@@ -121,7 +122,8 @@ static VALUE request_write_some(VALUE self, VALUE string, VALUE offset)
     bool is_over = x->is_over || x->is_aborted;
     size_t room = x->output_bytes < WINDOW_BYTES ? WINDOW_BYTES - x->output_bytes : 0;
     bytes = bytes < room ? bytes : room;
-    int rc = is_over || bytes == 0 ? 0 : chunks_append(&x->output, RSTRING_PTR(string) + from, bytes);
+    int rc =
+        is_over || bytes == 0 ? 0 : chunks_append(&x->output, RSTRING_PTR(string) + from, bytes);
     x->output_bytes += is_over || rc < 0 ? 0 : bytes;
     pthread_mutex_unlock(&x->lock);
     if (is_over)

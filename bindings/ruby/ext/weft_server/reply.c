@@ -55,8 +55,8 @@ static int send_opened_file(exchange *x, const reply_head *head, int fd)
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         return -EIO;
     if (head->length >= 0 && head->length != s.st_size) {
-        fprintf(stderr, "weft: %s has %lld bytes, and not %lld\n", head->path,
-                (long long)s.st_size, (long long)head->length);
+        fprintf(stderr, "weft: %s has %lld bytes, and not %lld\n", head->path, (long long)s.st_size,
+                (long long)head->length);
         return -EIO;
     }
     int rc = weft_http_begin(x->request, head->status, s.st_size);

@@ -142,8 +142,8 @@ static VALUE bridge_initialize(VALUE self, VALUE options)
     start_call call = {.out = &b, .options = &o};
     rb_thread_call_without_gvl(start_without_gvl, &call, NULL, NULL);
     if (call.result < 0) {
-        VALUE message = rb_str_new_cstr(b != NULL && b->failure != NULL ? b->failure
-                                                                        : strerror(-call.result));
+        VALUE message =
+            rb_str_new_cstr(b != NULL && b->failure != NULL ? b->failure : strerror(-call.result));
         if (b != NULL)
             bridge_release(b);
         rb_raise(rb_eArgError, "%" PRIsVALUE, message);

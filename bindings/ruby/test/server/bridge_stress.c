@@ -164,8 +164,8 @@ int main(void)
     pthread_t ruby, clients[CLIENTS];
     socklen_t bytes = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
-    address = (struct sockaddr_in){.sin_family = AF_INET,
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (bind(listener, (struct sockaddr *)&address, bytes) < 0 || listen(listener, 64) < 0 ||
         getsockname(listener, (struct sockaddr *)&address, &bytes) < 0 ||
         bridge_start(&b, &(bridge_options){.listener = listener}) < 0)
