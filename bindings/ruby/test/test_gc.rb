@@ -70,6 +70,20 @@ class TestGC < SchedulerTest
     assert_predicate status, :success?
   end
 
+  # A finalizer that has to run is an interrupt, and prevents a wait without the GVL.
+  def test_finalizers_do_not_prevent_waits
+    output, = run_ruby(<<~RUBY)
+      require "weft"
+      reader, writer = IO.pipe
+      Weft.run do
+        Fiber.schedule { 20_000.times { ObjectSpace.define_finalizer(Object.new, proc {}) && reader.gets } }
+        20_000.times { writer.puts("x") || sleep(0) }
+      end
+      puts "done"
+    RUBY
+    assert_equal "done\n", output
+  end
+
   def test_finished_fibers_are_freed
     in_fiber do
       1000.times { Fiber.schedule { sleep(0) } }

@@ -14,6 +14,12 @@ int weft__upgrade_is_requested(weft_http_request *r, const char *protocol)
     return weft__field_has_token(requested, strlen(requested), protocol);
 }
 
+/* Return true if the handler has read the whole body. */
+static bool body_is_read(const weft_http_request *r)
+{
+    return r->is_body_complete && r->piece_bytes == 0;
+}
+
 static int upgrade_check(weft_http_request *r, const char *protocol)
 {
     if (r->state != WEFT__REPLY_NONE)
@@ -26,7 +32,7 @@ static int upgrade_check(weft_http_request *r, const char *protocol)
     if (rc == 0)
         return weft_fail(-EINVAL, "weft_http_upgrade: the client did not request protocol %s",
                          protocol);
-    if (!r->is_body_complete)
+    if (!body_is_read(r))
         return weft_fail(-EINVAL, "weft_http_upgrade: the request has an unread body");
     return 0;
 }
@@ -44,7 +50,7 @@ int weft_http_upgrade(weft_http_request *r, const char *protocol, weft_stream **
 
 int weft_http_hijack(weft_http_request *r, weft_stream **stream)
 {
-    if (r->state != WEFT__REPLY_NONE || (r->body_bytes > 0 && !r->is_body_complete))
+    if (r->state != WEFT__REPLY_NONE || (r->body_bytes > 0 && !body_is_read(r)))
         return -EALREADY;
     if (r->codec->hijack == NULL)
         return weft_fail(-ENOTSUP, "weft_http_hijack: other requests share the connection");

@@ -58,7 +58,7 @@ bool scheduler_poll_without_gvl(struct scheduler *scheduler)
 {
     if (scheduler_must_leave_run(scheduler))
         return false;
-    struct poll_call call = {scheduler_selector(scheduler), INFINITY, 0, false};
+    struct poll_call call = {.selector = scheduler_selector(scheduler), .seconds = INFINITY};
     double start = weft_selector_now();
     scheduler->is_polling = true;
     rb_nogvl(poll_call_run, &call, poll_call_interrupt, call.selector,
@@ -67,9 +67,14 @@ bool scheduler_poll_without_gvl(struct scheduler *scheduler)
     double end = weft_selector_now();
     scheduler->idle_seconds += end - start;
     scheduler->resumed_at = end;
-    complete_operations(scheduler, call.result);
-    /* Interrupts that rb_thread_interrupted does not report prevent the poll too: time slices. */
-    return call.has_run && !rb_thread_interrupted(rb_thread_current());
+    if (call.has_run)
+        complete_operations(scheduler, call.result);
+    if (rb_thread_interrupted(rb_thread_current()))
+        return false;
+    /* Finalizers and time slices also prevent the call. Each fiber has its own flags for them. */
+    if (!call.has_run)
+        rb_thread_check_ints();
+    return true;
 }
 
 /* Make the poll of another thread return. */
