@@ -28,7 +28,7 @@ module ServerHelper
     app ||= block
     app = Rack::Lint.new(app) if lint
     @log = StringIO.new
-    server = Weft::Server.new(app, port: 0, log: @log, **options).start
+    server = Weft::Server.new(app, **{ port: 0, log: @log }.merge(options)).start
     (@servers ||= []) << server
     server
   end

@@ -159,6 +159,13 @@ class TestRack < Minitest::Test
     end
   end
 
+  def test_the_server_survives_a_log_that_fails
+    log = Object.new
+    def log.puts(*) = raise(IOError, "the disk is full")
+    server = serve(log: log) { raise "no luck" }
+    2.times { refute_equal 200, fetch(server).status }
+  end
+
   def test_a_reply_that_is_not_a_reply_is_a_500
     server = serve(lint: false) { |env| { "/nil" => nil, "/status" => ["x", {}, []], "/body" => [200, {}, nil], "/low" => [99, {}, []], "/part" => [200, {}, [1]] }[env["PATH_INFO"]] }
     capture_subprocess_io do

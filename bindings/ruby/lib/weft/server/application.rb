@@ -13,9 +13,24 @@ module Weft
       TEXT = { (IS_RACK_3 ? "content-type" : "Content-Type") => "text/plain; charset=utf-8" }.freeze
       BODILESS = [204, 304].freeze
       BODIES = %i[each call to_path].freeze
+      REASONS = { 400 => "Bad Request", 408 => "Request Timeout", 413 => "Content Too Large",
+                  500 => "Internal Server Error" }.freeze
+
+      # Load what Rack loads on demand. Before Ruby 3.2, a constant that one fiber is loading does not
+      # exist for other fibers of the thread.
+      def self.load_constants(mod = Rack)
+        mod.constants(false).each do |name|
+          is_late = mod.autoload?(name, false)
+          value = mod.const_get(name)
+          load_constants(value) if is_late && value.instance_of?(Module)
+        rescue LoadError
+          nil # needs a library that is not installed
+        end
+      end
 
       # The constant part of the environment is for a GET request of HTTP/1.1.
       def initialize(app, address, options)
+        Application.load_constants if RUBY_VERSION < "3.2"
         @app = app
         @log = options[:log]
         @has_early_hints = options[:early_hints]
@@ -151,7 +166,9 @@ module Weft
         return request.abort if request.replied?
 
         status = error.is_a?(BodyError) ? error.status : 500
-        request.reply(status, TEXT, ["#{status} #{Rack::Utils::HTTP_STATUS_CODES[status]}\n"]) || request.abort
+        request.reply(status, TEXT, ["#{status} #{REASONS[status]}\n"]) || request.abort
+      rescue StandardError # of the log
+        request.abort
       end
 
       def log_error(request, error)

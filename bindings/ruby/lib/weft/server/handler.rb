@@ -13,9 +13,10 @@ module Weft
       module_function
 
       # Run an application. options are those of rackup: strings, some with capital letters. Yield the
-      # server before it starts.
+      # server when it listens.
       def run(app, **options)
         server = Server.new(app, **convert(options))
+        server.listener
         yield server if block_given?
         server.run
       end

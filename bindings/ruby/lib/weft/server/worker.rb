@@ -52,6 +52,9 @@ module Weft
       def run_scheduler
         Fiber.set_scheduler(@options[:scheduler] ? @options[:scheduler].call : Scheduler.new)
         Fiber.schedule { dispatch }
+        Fiber.set_scheduler(nil) # runs all fibers
+      ensure
+        @ended.close
       end
 
       # Wait for requests, and start fibers for them.
