@@ -300,8 +300,8 @@ static VALUE hook_io_pwrite(int argc, VALUE *argv, VALUE self)
 #endif
 
 /*
- * Ruby 3.1 passes a wrong position to io_pread and io_pwrite. Ruby 3.3 and 3.4 call io_pwrite without
- * the GVL.
+ * Ruby 3.1 passes a wrong position to io_pread and io_pwrite. Ruby 3.3 and 3.4 call io_pwrite
+ * without the GVL.
  */
 void init_transfer_hooks(VALUE klass)
 {

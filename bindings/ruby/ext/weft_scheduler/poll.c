@@ -71,7 +71,7 @@ bool scheduler_poll_without_gvl(struct scheduler *scheduler)
         complete_operations(scheduler, call.result);
     if (rb_thread_interrupted(rb_thread_current()))
         return false;
-    /* Finalizers and time slices also prevent the call. Each fiber has flags of its own for them. */
+    /* Finalizers and time slices also prevent the call. Each fiber has its own flags for them. */
     if (!call.has_run)
         rb_thread_check_ints();
     return true;
