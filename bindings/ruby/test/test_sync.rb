@@ -143,7 +143,7 @@ class TestSync < SchedulerTest
   def report_latency(times)
     return unless ENV["WEFT_TEST_FIGURES"]
 
-    puts format("cross-thread wake: median %<median>.0f us, max %<max>.0f us",
+    puts format("\ncross-thread wake: median %<median>.0f us, max %<max>.0f us",
                 median: times[times.size / 2] * 1e6, max: times.last * 1e6)
   end
 end
