@@ -44,7 +44,8 @@ int weft_http_upgrade(weft_http_request *r, const char *protocol, weft_stream **
 
 int weft_http_hijack(weft_http_request *r, weft_stream **stream)
 {
-    if (r->state != WEFT__REPLY_NONE || (r->body_bytes > 0 && !r->is_body_complete))
+    bool is_read_in_part = r->body_bytes > 0 && (!r->is_body_complete || r->piece_bytes > 0);
+    if (r->state != WEFT__REPLY_NONE || is_read_in_part)
         return -EALREADY;
     if (r->codec->hijack == NULL)
         return weft_fail(-ENOTSUP, "weft_http_hijack: other requests share the connection");
