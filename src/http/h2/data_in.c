@@ -72,7 +72,7 @@ void weft__h2_receive_data(weft__h2_session *s, const weft__h2_frame *f, uint32_
         return;
     }
     s->inflow.window_left -= f->bytes;
-    s->counts.empty_data += f->bytes == 0 && !is_end;
+    s->counts.empty_data += f->bytes == padding && !is_end;
     bool is_accepted = flow != NULL && accept_frame(s, st, flow, f, padding);
     in->is_in_data = true;
     in->is_data_end = is_end;

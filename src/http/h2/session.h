@@ -162,7 +162,7 @@ enum {
 /* What the peer has sent so far. The owner uses the counts to detect abuse. */
 typedef struct weft__h2_counts {
     uint64_t frames[WEFT__H2_FRAME_KINDS]; /* by type */
-    uint64_t empty_data;                   /* DATA without a byte and without END_STREAM */
+    uint64_t empty_data;                   /* DATA without a byte of a body, without END_STREAM */
     uint64_t opened;                       /* streams that the peer has opened, also refused ones */
     uint64_t refused;       /* streams that on_open has refused, or above too much output */
     uint64_t early_refused; /* streams above the limit before the peer has seen it, bounded */

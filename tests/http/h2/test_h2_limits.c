@@ -423,11 +423,19 @@ static void send_empty_data(uint32_t i)
     h2_send(NGHTTP2_DATA, 0, 1, NULL, 0);
 }
 
+static void send_only_padding(uint32_t i)
+{
+    if (i == 0)
+        h2_send_head(1, H2_END_HEADERS, H2_HEAD("POST", "/body"));
+    h2_send(NGHTTP2_DATA, H2_PADDED, 1, "\1", 2);
+}
+
 TEST(floods_of_frames_without_a_request_end_the_connection)
 {
     void (*const floods[])(uint32_t) = {
-        send_ping,     send_empty_settings,  send_small_window_update,
-        send_priority, send_priority_update, send_empty_data};
+        send_ping,        send_empty_settings,  send_small_window_update,
+        send_priority,    send_priority_update, send_empty_data,
+        send_only_padding};
     for (size_t i = 0; i < COUNT_OF(floods); i++) {
         START(.control_frames_per_s_max = 5);
         h2_is_acking = false;
