@@ -103,13 +103,11 @@ static void receive_priority(weft__h2_session *s, const weft__h2_frame *f)
         weft__h2_connection_fail(s, NGHTTP2_PROTOCOL_ERROR);
 }
 
-/* RFC 9218, 7.1 */
+/* RFC 9218, 7.1: only clients send this frame. A stream with an even id would be a push. */
 static void receive_priority_update(weft__h2_session *s, const weft__h2_frame *f)
 {
-    if (s->is_client)
-        return;
     int32_t id = weft__h2_get_u31(f->payload);
-    if (id == 0)
+    if (s->is_client || id % 2 == 0)
         weft__h2_connection_fail(s, NGHTTP2_PROTOCOL_ERROR);
     else
         weft__h2_priority_update(s, id, (const char *)f->payload + 4, f->bytes - 4);

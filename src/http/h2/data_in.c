@@ -11,9 +11,10 @@ void weft__h2_inflow_consume(weft__h2_session *s, int32_t id, weft__h2_inflow *f
     /* Few large updates cost less than many small ones. */
     if (flow->consumed == 0 || flow->consumed < window_bytes / 2)
         return;
-    flow->window_left += flow->consumed;
-    weft__h2_frame_window_update(s, id, flow->consumed);
+    uint32_t more = flow->consumed;
+    flow->window_left += more;
     flow->consumed = 0;
+    weft__h2_frame_window_update(s, id, more); /* if the session fails, flow may be freed */
 }
 
 void weft__h2_consume_connection(weft__h2_session *s, size_t bytes)
@@ -71,7 +72,7 @@ void weft__h2_receive_data(weft__h2_session *s, const weft__h2_frame *f, uint32_
         return;
     }
     s->inflow.window_left -= f->bytes;
-    s->counts.empty_data += f->bytes == 0 && !is_end;
+    s->counts.empty_data += f->bytes == padding && !is_end;
     bool is_accepted = flow != NULL && accept_frame(s, st, flow, f, padding);
     in->is_in_data = true;
     in->is_data_end = is_end;

@@ -13,6 +13,12 @@
  */
 #define EARLY_REFUSED_MAX 4096
 
+/*
+ * Open no stream while the output has this many bytes. Only heads exceed OUTPUT_BYTES_MAX this far:
+ * the client sends requests without reading the replies.
+ */
+#define UNREAD_BYTES_MAX ((size_t)1 << 20)
+
 /* The length of the priority in a HEADERS frame (RFC 9113, 6.2). */
 #define PRIORITY_BYTES 5
 
@@ -180,7 +186,7 @@ static void open_stream(weft__h2_session *s, int32_t id)
     }
     s->processed_id = id;
     s->counts.opened++;
-    weft__h2_stream *st = s->events->on_open(s, id);
+    weft__h2_stream *st = s->fill.bytes <= UNREAD_BYTES_MAX ? s->events->on_open(s, id) : NULL;
     if (st != NULL) {
         weft__h2_stream_init(s, st, id);
         return;

@@ -153,10 +153,13 @@ size_t weft__h2_input(weft__h2_session *s, const void *data, size_t bytes)
     return s->is_terminated ? bytes : at;
 }
 
-bool weft__h2_session_is_in_head(const weft__h2_session *s)
+uint64_t weft__h2_session_head_number(const weft__h2_session *s)
 {
     const weft__buffer *part = &s->in.part;
-    return s->head.id != 0 ||
-           (part->bytes >= WEFT__H2_FRAME_HEAD_BYTES &&
-            weft__h2_get_frame((const uint8_t *)part->data).type == NGHTTP2_HEADERS);
+    uint64_t begun = s->counts.frames[NGHTTP2_HEADERS];
+    if (s->head.id != 0)
+        return begun;
+    bool is_in_part = part->bytes >= WEFT__H2_FRAME_HEAD_BYTES &&
+                      weft__h2_get_frame((const uint8_t *)part->data).type == NGHTTP2_HEADERS;
+    return is_in_part ? begun + 1 : 0;
 }

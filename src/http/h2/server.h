@@ -39,6 +39,7 @@ typedef struct weft__h2_server_conn {
     double rested_s;         /* when the connection became idle; 0: not yet */
     double waits_s;          /* when the reader began to wait for input */
     double input_s;          /* when the input arrived that is being handled; 0: not known yet */
+    uint64_t head_number;    /* of the head that is arriving; 0: none */
     double head_begun_s;     /* when the head that is arriving began; 0: none is arriving */
     uint64_t head_at;        /* received_bytes of the session at that time */
     double noticed_s;        /* when the drain has announced the end; 0: not yet */

@@ -366,12 +366,12 @@ static int conn_time_out(weft__h2_server_conn *h)
 /* Note when a head begins to arrive. */
 static void conn_note_head(weft__h2_server_conn *h)
 {
-    if (!weft__h2_session_is_in_head(&h->session)) {
-        h->head_begun_s = 0;
-    } else if (h->head_begun_s == 0) {
-        h->head_begun_s = weft_now();
-        h->head_at = h->session.received_bytes;
-    }
+    uint64_t number = weft__h2_session_head_number(&h->session);
+    if (number == h->head_number)
+        return;
+    h->head_number = number;
+    h->head_begun_s = number > 0 ? weft_now() : 0;
+    h->head_at = h->session.received_bytes;
 }
 
 /* Apply the limits after a step. Returns 1 to continue, or an error. */

@@ -162,9 +162,9 @@ enum {
 /* What the peer has sent so far. The owner uses the counts to detect abuse. */
 typedef struct weft__h2_counts {
     uint64_t frames[WEFT__H2_FRAME_KINDS]; /* by type */
-    uint64_t empty_data;                   /* DATA without a byte and without END_STREAM */
+    uint64_t empty_data;                   /* DATA without a byte of a body, without END_STREAM */
     uint64_t opened;                       /* streams that the peer has opened, also refused ones */
-    uint64_t refused;                      /* streams that on_open has refused */
+    uint64_t refused;       /* streams that on_open has refused, or above too much output */
     uint64_t early_refused; /* streams above the limit before the peer has seen it, bounded */
     uint64_t settings_acks; /* SETTINGS with ACK */
     uint64_t pongs;         /* PING with ACK */
@@ -392,8 +392,8 @@ void weft__h2_session_trim(weft__h2_session *s);
 /* Return whether output waits for the connection, or is being written. */
 bool weft__h2_session_has_output(const weft__h2_session *s);
 
-/* Return whether a head of the peer has begun and is not complete. */
-bool weft__h2_session_is_in_head(const weft__h2_session *s);
+/* Return the number of the head of the peer that is incomplete, from 1 on. Returns 0 if none is. */
+uint64_t weft__h2_session_head_number(const weft__h2_session *s);
 
 /* Return how many more streams a client may open now. */
 size_t weft__h2_session_streams_left(const weft__h2_session *s);

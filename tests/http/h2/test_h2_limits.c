@@ -6,7 +6,7 @@ FIXTURE(NULL, h2_end_test)
 
 static weft_event may_end;
 static size_t running, running_max;
-static size_t handled; /* requests for /medium */
+static size_t handled; /* requests for /medium and /head */
 static int result;     /* of the last handler that has failed */
 
 #define LARGE ((size_t)4 << 20)
@@ -40,6 +40,14 @@ static int hold_piece(weft_http_request *r)
     return rc < 0 ? rc : result;
 }
 
+static int reply_with_long_head(weft_http_request *r)
+{
+    static char value[8001];
+    memset(value, 'v', sizeof value - 1);
+    int rc = weft_http_set(r, "Location", value);
+    return rc < 0 ? rc : weft_http_reply(r, 302, NULL, NULL, 0);
+}
+
 static int serve_paths(weft_http_request *r, void *ctx)
 {
     const char *path = weft_http_path(r);
@@ -51,6 +59,10 @@ static int serve_paths(weft_http_request *r, void *ctx)
     if (strcmp(path, "/medium") == 0) {
         handled++;
         return weft_http_reply(r, 200, NULL, large, 8000);
+    }
+    if (strcmp(path, "/head") == 0) {
+        handled++;
+        return reply_with_long_head(r);
     }
     if (strcmp(path, "/large") == 0) {
         result = weft_http_reply(r, 200, NULL, large, LARGE);
@@ -132,6 +144,38 @@ TEST(a_head_that_arrives_too_slowly_ends_the_connection)
     h2_is_acking = false;
     h2_send_head(1, 0, H2_GET);
     expect_calm();
+}
+
+/* Write a frame with the head of a request to the buffer. Return its length. */
+static size_t put_long_request(uint8_t *frame, size_t capacity, uint32_t id)
+{
+    char head[2200];
+    snprintf(head, sizeof head, H2_GET "x: %02000u\n", id);
+    size_t bytes = h2_block(frame + 9, capacity - 9, head);
+    h2_put(frame, (uint32_t)bytes, 3);
+    frame[3] = NGHTTP2_HEADERS;
+    frame[4] = H2_WHOLE;
+    h2_put(frame + 5, id, 4);
+    return 9 + bytes;
+}
+
+TEST(heads_that_always_arrive_in_two_parts_are_no_flood)
+{
+    uint8_t bytes[8192]; /* the rest of a frame, and the next frame */
+    size_t rest = 0;
+    char reply[32];
+    START(.head_bytes_max = 4096);
+    h2_sync();
+    for (uint32_t id = 1; id < 200; id += 2) {
+        size_t next = put_long_request(bytes + rest, sizeof bytes - rest, id);
+        size_t sent = rest + next / 2;
+        client_send_bytes(&client, bytes, sent);
+        snprintf(reply, sizeof reply, "DATA %u END", id - 2);
+        if (id > 1)
+            h2_expect(reply);
+        rest += next - sent;
+        memmove(bytes, bytes + sent, rest);
+    }
 }
 
 TEST(half_a_preface_has_the_time_of_one_head)
@@ -259,6 +303,17 @@ TEST(a_server_reads_while_its_client_does_not)
         ck_assert_msg(h2_receive(), "received:\n%s", h2_log);
 }
 
+TEST(heads_that_a_client_does_not_read_take_bounded_memory)
+{
+    START(.slow_s = 100, .resets_per_s_max = 1e6);
+    for (uint32_t id = 1; id < 4000; id += 2)
+        h2_send_head(id, H2_WHOLE, H2_HEAD("GET", "/head"));
+    h2_send(NGHTTP2_GOAWAY, 0, 0, "\0\0\0\0\0\0\0\0", 8);
+    h2_receive_all();
+    ck_assert_uint_gt(handled, 100);
+    ck_assert_uint_lt(handled, 1000);
+}
+
 TEST(streams_beyond_the_limit_are_refused)
 {
     START(.streams_max = 3);
@@ -368,11 +423,19 @@ static void send_empty_data(uint32_t i)
     h2_send(NGHTTP2_DATA, 0, 1, NULL, 0);
 }
 
+static void send_only_padding(uint32_t i)
+{
+    if (i == 0)
+        h2_send_head(1, H2_END_HEADERS, H2_HEAD("POST", "/body"));
+    h2_send(NGHTTP2_DATA, H2_PADDED, 1, "\1", 2);
+}
+
 TEST(floods_of_frames_without_a_request_end_the_connection)
 {
     void (*const floods[])(uint32_t) = {
-        send_ping,     send_empty_settings,  send_small_window_update,
-        send_priority, send_priority_update, send_empty_data};
+        send_ping,        send_empty_settings,  send_small_window_update,
+        send_priority,    send_priority_update, send_empty_data,
+        send_only_padding};
     for (size_t i = 0; i < COUNT_OF(floods); i++) {
         START(.control_frames_per_s_max = 5);
         h2_is_acking = false;

@@ -126,6 +126,8 @@ static const struct bad_server {
     {"8.1: a body without a head", BYTES(SETTINGS "\0\0\1\0\1\0\0\0\1x"), NGHTTP2_PROTOCOL_ERROR},
     {"6.10: a frame inside a head", BYTES(SETTINGS "\0\0\1\1\0\0\0\0\1\210" SETTINGS),
      NGHTTP2_PROTOCOL_ERROR},
+    {"RFC 9218, 7.1: PRIORITY_UPDATE", BYTES(SETTINGS "\0\0\7\20\0\0\0\0\0\0\0\0\1u=1"),
+     NGHTTP2_PROTOCOL_ERROR},
     {"RFC 8441, 3: ENABLE_CONNECT_PROTOCOL of 2", BYTES("\0\0\6\4\0\0\0\0\0\0\10\0\0\0\2"),
      NGHTTP2_PROTOCOL_ERROR},
     {"RFC 8441, 3: ENABLE_CONNECT_PROTOCOL withdrawn",
