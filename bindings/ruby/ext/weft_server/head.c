@@ -12,6 +12,7 @@ typedef struct head_pack {
     size_t count;
     int64_t length; /* of Content-Length; -1: none */
     bool is_simple; /* all names and values are Strings */
+    bool has_nul;   /* a NUL would end a string early, and begin another field */
 } head_pack;
 
 static void pack_bytes(head_pack *p, const char *data, size_t bytes)
@@ -22,6 +23,7 @@ static void pack_bytes(head_pack *p, const char *data, size_t bytes)
         p->at += bytes + 1;
     }
     p->bytes += bytes + 1;
+    p->has_nul = p->has_nul || memchr(data, '\0', bytes) != NULL;
 }
 
 static void pack_field(head_pack *p, VALUE name, const char *value, size_t bytes)
@@ -108,6 +110,8 @@ reply_head *head_new(int status, VALUE headers, VALUE path, VALUE protocol)
         return NULL;
     (void)pack_string(&p, path);
     (void)pack_string(&p, protocol);
+    if (p.has_nul)
+        rb_raise(rb_eArgError, "a header has a NUL byte");
     reply_head *head = malloc(sizeof *head + p.bytes);
     if (head == NULL)
         rb_memerror();

@@ -111,6 +111,15 @@ class TestRack < Minitest::Test
     assert_match(/invalid/, errors)
   end
 
+  def test_a_nul_byte_adds_no_header
+    fields = { "x-a" => "1\0set-cookie\0admin=1", "x-b" => "2" }
+    server = serve(lint: false) { |env| [200, env["PATH_INFO"] == "/" ? fields : fields.transform_values { |v| [v] }, []] }
+    %w[/ /array].each do |path|
+      reply = fetch(server, path)
+      assert_equal [500, nil], [reply.status, reply["set-cookie"]]
+    end
+  end
+
   def test_head_has_the_length_and_no_body
     server = serve { |env| [200, TEXT.merge("content-length" => "5"), env["REQUEST_METHOD"] == "HEAD" ? [] : ["hello"]] }
     client = connect(server)
