@@ -80,7 +80,7 @@ static void wake_cord(bridge *b)
 void bridge_kick(exchange *x)
 {
     bridge *b = x->bridge;
-    if (atomic_exchange(&x->is_kicked, true))
+    if (b->is_joined || atomic_exchange(&x->is_kicked, true))
         return;
     exchange_hold(x);
     exchange *first = atomic_load(&b->for_cord);
@@ -216,6 +216,7 @@ int bridge_start(bridge **out, const bridge_options *options)
     if (b == NULL)
         return -ENOMEM;
     b->options = *options;
+    b->process = getpid();
     atomic_init(&b->refs, 1);
     sem_init(&b->started, 0, 0);
     /* A server that stops can then take the rest of the backlog without waiting. */
@@ -242,6 +243,12 @@ int bridge_join(bridge *b)
 {
     pthread_join(b->thread, NULL);
     return b->result;
+}
+
+void bridge_drop_kicks(bridge *b)
+{
+    b->is_joined = true;
+    inbox_deliver(b);
 }
 
 void bridge_release(bridge *b)

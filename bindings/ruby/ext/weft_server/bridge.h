@@ -100,6 +100,8 @@ typedef struct exchange {
 
     /* Of Ruby, with the GVL */
     void *owner;                   /* the request object; NULL: none */
+    struct exchange *next_owned;   /* in bridge.owned */
+    struct exchange **owned_link;  /* the pointer to this exchange in bridge.owned */
     struct exchange *next_pending; /* requests that no fiber has taken */
 
     /* Of the cord */
@@ -151,6 +153,7 @@ typedef struct bridge_options {
 struct bridge {
     bridge_options options;
     int event_fd;
+    pid_t process; /* that has the thread: not a child of fork */
     pthread_t thread;
     sem_t started;
     _Atomic(exchange *) for_ruby;
@@ -164,6 +167,8 @@ struct bridge {
 
     /* Of Ruby, with the GVL */
     exchange *taken; /* in FIFO order */
+    exchange *owned; /* exchanges with a request object */
+    bool is_joined;  /* no handler exists, and kicks have no effect */
     bool is_corked;
     bool has_unsent; /* for_cord has exchanges, and the cord does not know */
     int64_t corked_at_ns;
@@ -179,6 +184,9 @@ void bridge_stop(bridge *b);
 
 /* Wait until the thread has ended. Return its result. */
 int bridge_join(bridge *b);
+
+/* In Ruby, after bridge_join: drop the kicks that no handler has seen, and ignore further ones. */
+void bridge_drop_kicks(bridge *b);
 
 /* Drop a reference, of an exchange or of the owner after the end of the thread. */
 void bridge_release(bridge *b);

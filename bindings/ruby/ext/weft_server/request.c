@@ -12,7 +12,7 @@
 #define WHOLE_BYTES_MAX ((size_t)64 << 10)
 
 VALUE cRequest;
-static ID id_push, id_empty_p;
+static ID id_push, id_size, id_num_waiting;
 static VALUE cQueue;
 
 typedef struct request {
@@ -42,13 +42,44 @@ static void exchange_abort(exchange *x)
         bridge_kick(x);
 }
 
+static void exchange_set_owner(exchange *x, request *q)
+{
+    exchange **first = &x->bridge->owned;
+    x->owner = q;
+    x->owned_link = first;
+    x->next_owned = *first;
+    if (*first != NULL)
+        (*first)->owned_link = &x->next_owned;
+    *first = x;
+}
+
+static void exchange_drop_owner(exchange *x)
+{
+    x->owner = NULL;
+    *x->owned_link = x->next_owned;
+    if (x->next_owned != NULL)
+        x->next_owned->owned_link = x->owned_link;
+}
+
+void requests_mark_waiters(const bridge *b)
+{
+    for (const exchange *x = b->owned; x != NULL; x = x->next_owned) {
+        const request *q = x->owner;
+        rb_gc_mark(q->waiters[0]);
+        rb_gc_mark(q->waiters[1]);
+    }
+}
+
+/* In a child of fork, the thread of the server does not exist. The lock may remain locked. */
 static void request_free(void *p)
 {
     request *q = p;
     if (q->x != NULL) {
-        q->x->owner = NULL;
-        exchange_abort(q->x);
-        exchange_release(q->x);
+        exchange_drop_owner(q->x);
+        if (q->x->bridge->process == getpid()) {
+            exchange_abort(q->x);
+            exchange_release(q->x);
+        }
     }
     xfree(q);
 }
@@ -82,7 +113,7 @@ VALUE request_new(exchange *x, VALUE bridge, VALUE template)
     q->env = q->waiters[0] = q->waiters[1] = Qnil;
     q->bridge = bridge;
     q->x = x;
-    x->owner = q;
+    exchange_set_owner(x, q);
     q->env = env_build(x, template);
     return self;
 }
@@ -96,12 +127,26 @@ void request_prepare_wait(VALUE self, int direction)
         q->waiters[direction] = rb_class_new_instance(0, NULL, cQueue);
 }
 
+/* Push a token for each fiber that waits, and for one that is about to wait. */
+static void wake_waiters(VALUE queue)
+{
+    long waiting = NUM2LONG(rb_funcall(queue, id_num_waiting, 0));
+    for (long n = NUM2LONG(rb_funcall(queue, id_size, 0)); n < waiting || n < 1; n++)
+        rb_funcall(queue, id_push, 1, Qtrue);
+}
+
+/* The garbage collector may free the request object during the first call of a method. */
 void request_wake(exchange *x)
 {
     const request *q = x->owner;
-    for (int i = 0; q != NULL && i < 2; i++)
-        if (!NIL_P(q->waiters[i]) && RTEST(rb_funcall(q->waiters[i], id_empty_p, 0)))
-            rb_funcall(q->waiters[i], id_push, 1, Qtrue);
+    if (q == NULL)
+        return;
+    VALUE input = q->waiters[0], space = q->waiters[1];
+    if (!NIL_P(input))
+        wake_waiters(input);
+    if (!NIL_P(space))
+        wake_waiters(space);
+    RB_GC_GUARD(space);
 }
 
 /* Return the queue in which the caller waits until the exchange changes. */
@@ -204,10 +249,12 @@ static VALUE request_begin(VALUE self, VALUE status, VALUE headers, VALUE path, 
     return Qnil;
 }
 
-/* Send an informational response. */
+/* Send an informational response. Has no effect after the reply has begun. */
 static VALUE request_inform(VALUE self, VALUE status, VALUE headers)
 {
     request *q = get(self);
+    if (q->has_replied)
+        return Qnil;
     Check_Type(headers, T_HASH);
     reply_head *head = head_new(NUM2INT(status), headers, Qnil, Qnil);
     if (head == NULL)
@@ -272,7 +319,8 @@ void init_request(VALUE mServer)
     cQueue = rb_path2class("Thread::Queue");
     rb_gc_register_mark_object(cQueue);
     id_push = rb_intern("push");
-    id_empty_p = rb_intern("empty?");
+    id_size = rb_intern("size");
+    id_num_waiting = rb_intern("num_waiting");
     rb_define_method(cRequest, "env", request_env, 0);
     rb_define_method(cRequest, "waiter", request_waiter, 1);
     rb_define_method(cRequest, "reply", request_reply, 3);

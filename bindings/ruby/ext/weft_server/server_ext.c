@@ -16,7 +16,6 @@ typedef struct ruby_bridge {
     bridge *b;
     exchange *pending_first, *pending_last; /* new requests that no fiber has taken */
     long pending_count;
-    bool is_joined;
 } ruby_bridge;
 
 static void release_pending(ruby_bridge *p)
@@ -33,14 +32,21 @@ static void ruby_bridge_free(void *data)
 {
     ruby_bridge *p = data;
     release_pending(p);
-    if (p->b != NULL && p->is_joined)
+    if (p->b != NULL && p->b->is_joined)
         bridge_release(p->b);
     xfree(p);
 }
 
+static void ruby_bridge_mark(void *data)
+{
+    const ruby_bridge *p = data;
+    if (p->b != NULL)
+        requests_mark_waiters(p->b);
+}
+
 static const rb_data_type_t bridge_type = {
     .wrap_struct_name = "Weft::Server::Bridge",
-    .function = {.dfree = ruby_bridge_free},
+    .function = {.dmark = ruby_bridge_mark, .dfree = ruby_bridge_free},
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
@@ -241,9 +247,9 @@ static void *join_without_gvl(void *arg)
 static VALUE method_join(VALUE self)
 {
     ruby_bridge *p = get(self);
-    if (!p->is_joined)
+    if (!p->b->is_joined)
         rb_thread_call_without_gvl(join_without_gvl, p->b, NULL, NULL);
-    p->is_joined = true;
+    bridge_drop_kicks(p->b);
     return p->b->failure != NULL ? rb_str_new_cstr(p->b->failure) : Qnil;
 }
 

@@ -22,6 +22,12 @@ void init_request(VALUE mServer);
 /* Return a new request object that takes over the caller's reference. */
 VALUE request_new(exchange *x, VALUE bridge, VALUE template);
 
+/*
+ * Mark the queues of all request objects. A notice may arrive for a request that is garbage but not
+ * freed yet: its queues must still exist.
+ */
+void requests_mark_waiters(const bridge *b);
+
 /* Wake the fibers and threads that wait for a change of an exchange. */
 void request_wake(exchange *x);
 

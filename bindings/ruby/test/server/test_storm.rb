@@ -116,6 +116,56 @@ class TestStorm < Minitest::Test
     GC.auto_compact = false if GC.respond_to?(:auto_compact=)
   end
 
+  # Requests that the application has dropped. Their queues are older parts of the heap.
+  def drop_requests(server, served, gate)
+    clients = Array.new(300) do
+      connect(server).tap { |client| client.request("POST", "/", { "Content-Length" => 100_000 }, "y" * 20) }
+    end
+    300.times { served.pop }
+    300.times { gate << true }
+    300.times { served.pop }
+    clients.map { |client| client.io.tap { |io| io.readpartial(300) } }
+  end
+
+  def write_byte(io)
+    io.write("y")
+  rescue SystemCallError
+    nil
+  end
+
+  # The collector sweeps the queues of a request before the request, while notices arrive.
+  def test_a_notice_for_a_request_that_is_garbage_has_no_effect
+    served = Thread::Queue.new
+    gate = Thread::Queue.new
+    body = ->(stream) { [served << true, gate.pop, stream.readpartial(10), stream.write("x"), served << true] }
+    server = serve(lint: false) { |_env| [200, TEXT.dup, body] }
+    random = Random.new(1)
+    2.times do
+      GC.start
+      scattered = Array.new(200_000) { Object.new }
+      scattered.reject! { random.rand < 0.3 }
+      GC.start
+      GC.disable
+      ios = drop_requests(server, served, gate)
+      GC.enable
+      GC.start(full_mark: true, immediate_sweep: false)
+      6.times { ios.each { |io| write_byte(io); 40.times { Object.new } } }
+      ios.each(&:close)
+    end
+    assert_equal "x", fetch_dropped(server, served, gate)
+  ensure
+    GC.enable
+  end
+
+  def fetch_dropped(server, served, gate)
+    client = connect(server)
+    client.request("POST", "/", {}, "y" * 20)
+    served.pop
+    gate << true
+    client.head
+    client.io.read(4)[-1]
+  end
+
   def test_a_server_that_has_stopped_can_be_collected
     before = descriptors
     3.times do

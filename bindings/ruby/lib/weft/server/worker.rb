@@ -65,6 +65,7 @@ module Weft
           @bridge.take
           serve_pending
         end
+        @bridge.take # fibers may wait for the last notices
       ensure
         @ended.close
       end
