@@ -31,7 +31,8 @@ static void send_close(exchange *x)
     char *reason = x->close_reason;
     x->close_reason = NULL;
     pthread_mutex_unlock(&x->lock);
-    (void)weft_ws_close(x->ws, code, reason);
+    if (weft_ws_close(x->ws, code, reason) == -EINVAL) /* the client must not wait for a close */
+        (void)weft_ws_close(x->ws, WEFT_WS_INTERNAL, NULL);
     free(reason);
 }
 

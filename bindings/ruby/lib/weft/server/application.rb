@@ -72,11 +72,12 @@ module Weft
 
       def add_input(env, request)
         body = request.small_body
-        env["rack.input"] = if body
-                              StringIO.new(body)
-                            else
-                              IS_RACK_3 ? Input.new(request) : RewindableInput.new(request)
-                            end
+        request.input = if body
+                          StringIO.new(body)
+                        else
+                          IS_RACK_3 ? Input.new(request) : RewindableInput.new(request)
+                        end
+        env["rack.input"] = request.input
       end
 
       def add_extras(env, request)

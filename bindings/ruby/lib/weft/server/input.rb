@@ -41,6 +41,16 @@ module Weft
         data && buffer
       end
 
+      # Return what has arrived, up to length bytes. Wait only if there is nothing.
+      def readpartial(length)
+        return +"" if length.zero?
+
+        add_piece if @buffer.empty?
+        raise EOFError, "end of file reached" if @buffer.empty?
+
+        @buffer.slice!(0, length)
+      end
+
       def gets(*)
         nil while !@buffer.include?("\n") && add_piece
         @buffer.slice!(0, (@buffer.index("\n") || @buffer.bytesize) + 1).then { |line| line unless line.empty? }

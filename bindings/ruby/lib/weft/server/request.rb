@@ -6,6 +6,9 @@ module Weft
     class Request
       PIECE_BYTES = 64 << 10
 
+      # The reader of the body, without wrappers of the application. nil: the request has no body.
+      attr_accessor :input
+
       # Read up to max bytes of the body, or of the other protocol. Return nil at the end.
       def read(max = PIECE_BYTES)
         while (data = read_some(max)) == false

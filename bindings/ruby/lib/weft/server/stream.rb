@@ -7,7 +7,7 @@ module Weft
     class Stream
       def initialize(request)
         @request = request
-        @input = Input.new(request)
+        @input = request.input || Input.new(request)
         @is_closed = false
       end
 
@@ -17,7 +17,7 @@ module Weft
 
       # Return what has arrived, up to length bytes. Wait only if there is nothing.
       def readpartial(length, buffer = nil)
-        data = @request.read(length) or raise EOFError, "end of file reached"
+        data = @input.readpartial(length)
         buffer ? buffer.replace(data) : data
       end
 

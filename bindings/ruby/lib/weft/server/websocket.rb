@@ -91,7 +91,8 @@ module Weft
       put(message, false)
     end
 
-    # Close the connection. Messages that were sent before still arrive.
+    # Close the connection. Messages that were sent before still arrive. If the code or the reason is
+    # invalid, the client gets INTERNAL_ERROR.
     def close(code = NORMAL, reason = nil)
       @request.websocket_close(code, reason)
       nil
