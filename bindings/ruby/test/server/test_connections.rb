@@ -271,7 +271,7 @@ class TestConnections < Minitest::Test
 
   # Build the client in C: no client in Ruby speaks WebSocket over HTTP/2.
   def websocket_h2_client
-    folder = ENV.fetch("WEFT_RUBY_BUILD") { $LOAD_PATH.find { |path| File.exist?("#{path}/weft/server_ext.so") } }
+    folder = $LOAD_PATH.find { |path| File.exist?("#{path}/weft/server_ext.so") }
     program = "#{folder}/ws_h2_client"
     source = "#{__dir__}/ws_h2_client.c"
     library = `ldd #{folder}/weft/server_ext.so`[%r{libweft-web\.so\S* => (\S+)/libweft-web}, 1]
