@@ -159,10 +159,11 @@ TEST_ROWS(weft_fdopen_refuses_a_wrong_mode_and_a_bad_descriptor, refusals)
     ck_assert_ptr_nonnull(strstr(weft_error()->message, r->message));
 }
 
+/* Return a pointer if the thread could read from and close the stream. */
 static void *use_stream_in_thread(void *arg)
 {
-    char line[16];
-    return fgets(line, sizeof line, arg) != NULL && fclose(arg) == 0 ? arg : NULL;
+    static char line[16];
+    return fgets(line, sizeof line, arg) != NULL && fclose(arg) == 0 ? line : NULL;
 }
 
 TEST(a_plain_thread_may_use_a_stream)
@@ -175,6 +176,6 @@ TEST(a_plain_thread_may_use_a_stream)
     void *value;
     ck_assert_int_eq(pthread_create(&thread, NULL, use_stream_in_thread, stream), 0);
     ck_assert_int_eq(pthread_join(thread, &value), 0);
-    ck_assert_ptr_eq(value, stream);
+    ck_assert_ptr_nonnull(value);
     close(fds[1]);
 }
