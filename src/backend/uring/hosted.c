@@ -72,19 +72,9 @@ static intptr_t submit_to_ready(weft__uring *b, weft__op *op)
     return weft__ready_submit(&b->ready, op);
 }
 
-static void op_reset(weft__op *op)
-{
-    op->progress = 0;
-    op->key = 0;
-    op->moved = 0;
-    op->job = NULL;
-    weft__list_init(&op->link);
-    weft__list_init(&op->secondary_link);
-}
-
 intptr_t weft__uring_submit_hosted(weft__uring *b, weft__op *op)
 {
-    op_reset(op);
+    weft__uring_op_reset(op);
     if (op->code == WEFT__OP_CALL)
         return submit_to_ready(b, op);
     weft__uring_fd *f = fd_state_unprobed(b, op->fd);

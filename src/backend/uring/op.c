@@ -203,12 +203,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
         return weft__uring_submit_hosted(b, op);
     if (LIKELY(weft__uring_submit_fast(b, op)))
         return WEFT__OP_PENDING;
-    op->progress = 0;
-    op->key = 0;
-    op->moved = 0;
-    op->job = NULL;
-    weft__list_init(&op->link);
-    weft__list_init(&op->secondary_link);
+    weft__uring_op_reset(op);
     weft__uring_fd *f = NULL;
     if (op->fd >= 0) {
         f = weft__uring_fd_ensure(b, op->fd);

@@ -326,6 +326,17 @@ void weft__uring_multishot_cancel_for(weft__uring *b, weft__uring_fd *f, const w
 /* complete.c: handle the completion of an operation. */
 void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags);
 
+/* Initialise the fields of an operation that the backend owns. */
+static inline void weft__uring_op_reset(weft__op *op)
+{
+    op->progress = 0;
+    op->key = 0;
+    op->moved = 0;
+    op->job = NULL;
+    weft__list_init(&op->link);
+    weft__list_init(&op->secondary_link);
+}
+
 /* op_fast.c: submit an operation on the fast path. Return false if it needs the slow path. */
 bool weft__uring_submit_fast(weft__uring *b, weft__op *op);
 
