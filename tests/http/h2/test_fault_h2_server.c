@@ -8,33 +8,12 @@
 
 static const weft_http_options options = {.server_name = "weft", .gzip_level = 1};
 
-static int reply_in_some_pieces(weft_http_request *r)
-{
-    int rc = weft_http_set(r, "X-Long", "a header of some length");
-    for (int i = 0; i < 3 && rc >= 0; i++) {
-        rc = (int)weft_http_printf(r, "piece %d %0*d;", i, 3000 * (i == 1), 0);
-        if (rc >= 0)
-            rc = weft_http_flush(r);
-    }
-    return rc < 0 ? rc : weft_http_set_trailer(r, "X-End", "yes");
-}
-
-static int echo_line(weft_http_request *r)
-{
-    weft_stream *stream;
-    char *line;
-    int rc = weft_http_upgrade(r, "echo", &stream);
-    if (rc == 0)
-        rc = weft_stream_line(stream, &line, NULL);
-    return rc <= 0 ? rc : (int)weft_stream_printf(stream, "<%s>", line);
-}
-
 static int handle_faulty_request(weft_http_request *r, void *ctx)
 {
     char *body;
     const char *path = weft_http_path(r);
     if (strcmp(path, "/pieces") == 0)
-        return reply_in_some_pieces(r);
+        return reply_in_pieces(r);
     if (strcmp(path, "/echo") == 0)
         return echo_line(r);
     if (strcmp(path, "/hints") == 0 && weft_http_inform(r, 103) < 0)

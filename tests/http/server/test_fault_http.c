@@ -34,27 +34,6 @@ static int reply_form(weft_http_request *r)
     return weft_http_reply_text(r, 200, "form %s %s %s from %s", a, q, c, weft_http_peer(r));
 }
 
-static int reply_in_pieces(weft_http_request *r)
-{
-    int rc = weft_http_set(r, "X-Long", "a header of some length");
-    for (int i = 0; i < 3 && rc >= 0; i++) {
-        rc = (int)weft_http_printf(r, "piece %d %0*d;", i, 3000 * (i == 1), 0);
-        if (rc >= 0)
-            rc = weft_http_flush(r);
-    }
-    return rc < 0 ? rc : weft_http_set_trailer(r, "X-End", "yes");
-}
-
-static int echo_line(weft_http_request *r)
-{
-    weft_stream *stream;
-    char *line;
-    int rc = weft_http_upgrade(r, "echo", &stream);
-    if (rc == 0)
-        rc = weft_stream_line(stream, &line, NULL);
-    return rc <= 0 ? rc : (int)weft_stream_printf(stream, "<%s>", line);
-}
-
 /* Ignore the results of all calls. The long head requires memory. */
 static int reply_unchecked(weft_http_request *r)
 {
