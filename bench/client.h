@@ -41,4 +41,48 @@ static inline double client_server_ns(pid_t server)
     return bench_read_ns(clock);
 }
 
+/* The progress of a client that exchanges messages on many connections. */
+typedef struct client_progress {
+    size_t count;      /* connections */
+    size_t replied;    /* connections with a reply */
+    uint64_t trips;    /* round trips */
+    double replied_ns; /* time of the last reply */
+} client_progress;
+
+/* Receive the available replies, and send the next messages. Count them in *progress. */
+typedef void client_exchange(client_progress *progress);
+
+/* Run until end_ns, until p->trips is at least trips, and until each connection has a reply. */
+static inline void client_run_until(client_progress *p, client_exchange *exchange, double end_ns,
+                                    uint64_t trips)
+{
+    double now_ns;
+    while ((now_ns = bench_real_ns()) < end_ns || p->trips < trips || p->replied < p->count) {
+        uint64_t before = p->trips;
+        exchange(p);
+        if (p->trips != before)
+            p->replied_ns = now_ns;
+        bench_require(now_ns - p->replied_ns < CLIENT_TIMEOUT_NS);
+    }
+}
+
+/*
+ * Run for some seconds. Measure after a tenth of the time, for at least as many round trips as
+ * connections. Print the round trips per second, and if server is not 0, its CPU time per trip.
+ */
+static inline void client_measure(client_progress *p, client_exchange *exchange, double seconds,
+                                  pid_t server)
+{
+    p->replied_ns = bench_real_ns();
+    client_run_until(p, exchange, p->replied_ns + seconds * 1e8, 0);
+    uint64_t trips_before = p->trips;
+    double server_before = client_server_ns(server), began_ns = bench_real_ns();
+    client_run_until(p, exchange, began_ns + seconds * 9e8, trips_before + p->count);
+    double took_ns = bench_real_ns() - began_ns, trips = (double)(p->trips - trips_before);
+    if (server != 0)
+        bench_print_both(trips / took_ns * 1e9, (client_server_ns(server) - server_before) / trips);
+    else
+        bench_print(trips / took_ns * 1e9);
+}
+
 #endif

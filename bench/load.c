@@ -32,11 +32,9 @@ typedef struct connection {
 } connection;
 
 typedef struct client {
+    client_progress progress; /* the first member, see exchange */
     int epoll_fd;
-    uint64_t sent, trips;
-    size_t count;
-    size_t replied;    /* connections with a reply */
-    double replied_ns; /* time of the last reply */
+    uint64_t sent;
     connection *connections;
 } client;
 
@@ -44,9 +42,9 @@ static void open_all(client *c, size_t port)
 {
     bench_raise_descriptors();
     c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    c->connections = calloc(c->count, sizeof *c->connections);
+    c->connections = calloc(c->progress.count, sizeof *c->connections);
     bench_require(c->epoll_fd >= 0 && c->connections != NULL);
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = 0; i < c->progress.count; i++) {
         connection *one = &c->connections[i];
         one->fd = client_connect(port);
         memset(one->sent.rest, (int)i, sizeof one->sent.rest);
@@ -83,8 +81,9 @@ static bool receive(connection *from)
 }
 
 /* Receive all available replies, then send the next messages. */
-static void exchange(client *c)
+static void exchange(client_progress *progress)
 {
+    client *c = (client *)progress; /* the first member */
     struct epoll_event events[EVENTS_MAX];
     connection *back[EVENTS_MAX];
     int count = epoll_wait(c->epoll_fd, events, EVENTS_MAX, 0), back_count = 0;
@@ -92,36 +91,11 @@ static void exchange(client *c)
         if (receive(events[i].data.ptr))
             back[back_count++] = events[i].data.ptr;
     for (int i = 0; i < back_count; i++) {
-        c->replied += back[i]->sent.number < c->count; /* numbers of the first messages */
+        c->progress.replied +=
+            back[i]->sent.number < c->progress.count; /* numbers of the first messages */
         send_next(c, back[i]);
     }
-    c->trips += (uint64_t)back_count;
-}
-
-/* Run until end_ns, until c->trips is at least trips, and until each connection has a reply. */
-static void run_until(client *c, double end_ns, uint64_t trips)
-{
-    double now_ns;
-    while ((now_ns = bench_real_ns()) < end_ns || c->trips < trips || c->replied < c->count) {
-        uint64_t before = c->trips;
-        exchange(c);
-        if (c->trips != before)
-            c->replied_ns = now_ns;
-        bench_require(now_ns - c->replied_ns < CLIENT_TIMEOUT_NS);
-    }
-}
-
-/* Measure for ns nanoseconds. Print the figures. */
-static void measure(client *c, double ns, pid_t server)
-{
-    uint64_t trips_before = c->trips;
-    double server_before = client_server_ns(server), began_ns = bench_real_ns();
-    run_until(c, began_ns + ns, trips_before + c->count);
-    double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
-    if (server != 0)
-        bench_print_both(trips / took_ns * 1e9, (client_server_ns(server) - server_before) / trips);
-    else
-        bench_print(trips / took_ns * 1e9);
+    c->progress.trips += (uint64_t)back_count;
 }
 
 int main(int argc, char **argv)
@@ -130,16 +104,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s PORT CONNECTIONS SECONDS [PID]\n", argv[0]);
         return 2;
     }
-    client c = {.count = strtoul(argv[2], NULL, 10)};
+    client c = {.progress.count = strtoul(argv[2], NULL, 10)};
     double seconds = strtod(argv[3], NULL);
     pid_t server = argc == 5 ? atoi(argv[4]) : 0;
-    bench_require(c.count > 0);
+    bench_require(c.progress.count > 0);
     open_all(&c, strtoul(argv[1], NULL, 10));
-    for (size_t i = 0; i < c.count; i++)
+    for (size_t i = 0; i < c.progress.count; i++)
         send_next(&c, &c.connections[i]);
-
-    c.replied_ns = bench_real_ns();
-    run_until(&c, c.replied_ns + seconds * 1e8, 0);
-    measure(&c, seconds * 9e8, server);
+    client_measure(&c.progress, exchange, seconds, server);
     return 0;
 }

@@ -34,11 +34,9 @@ typedef struct connection {
 } connection;
 
 typedef struct client {
+    client_progress progress; /* the first member, see exchange */
     int epoll_fd;
-    uint64_t trips;
-    size_t count, in_flight;
-    size_t replied;    /* connections with a reply */
-    double replied_ns; /* time of the last reply */
+    size_t in_flight;
     connection *connections;
     char *frames; /* in_flight copies of a masked frame */
     char *reply;  /* the frame of the server */
@@ -103,9 +101,9 @@ static void open_all(client *c, size_t port)
 {
     bench_raise_descriptors();
     c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    c->connections = calloc(c->count, sizeof *c->connections);
+    c->connections = calloc(c->progress.count, sizeof *c->connections);
     bench_require(c->epoll_fd >= 0 && c->connections != NULL);
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = 0; i < c->progress.count; i++) {
         connection *one = &c->connections[i];
         one->fd = client_connect(port);
         open_websocket(one->fd);
@@ -154,8 +152,9 @@ static bool receive(client *c, connection *from)
 }
 
 /* Receive all available replies, then send the next messages. */
-static void exchange(client *c)
+static void exchange(client_progress *progress)
 {
+    client *c = (client *)progress; /* the first member */
     struct epoll_event events[EVENTS_MAX];
     connection *back[EVENTS_MAX];
     int count = epoll_wait(c->epoll_fd, events, EVENTS_MAX, 0), back_count = 0;
@@ -163,35 +162,12 @@ static void exchange(client *c)
         if (receive(c, events[i].data.ptr))
             back[back_count++] = events[i].data.ptr;
     for (int i = 0; i < back_count; i++) {
-        c->replied += !back[i]->has_replied;
+        c->progress.replied += !back[i]->has_replied;
         back[i]->has_replied = true;
-        c->trips += back[i]->back;
+        c->progress.trips += back[i]->back;
         send_messages(c, back[i], back[i]->back);
         back[i]->back = 0;
     }
-}
-
-/* Run until end_ns, until c->trips is at least trips, and until each connection has a reply. */
-static void run_until(client *c, double end_ns, uint64_t trips)
-{
-    double now_ns;
-    while ((now_ns = bench_real_ns()) < end_ns || c->trips < trips || c->replied < c->count) {
-        uint64_t before = c->trips;
-        exchange(c);
-        if (c->trips != before)
-            c->replied_ns = now_ns;
-        bench_require(now_ns - c->replied_ns < CLIENT_TIMEOUT_NS);
-    }
-}
-
-/* Measure for ns nanoseconds. Print the figures. */
-static void measure(client *c, double ns, pid_t server)
-{
-    uint64_t trips_before = c->trips;
-    double server_before = client_server_ns(server), began_ns = bench_real_ns();
-    run_until(c, began_ns + ns, trips_before + c->count);
-    double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
-    bench_print_both(trips / took_ns * 1e9, (client_server_ns(server) - server_before) / trips);
 }
 
 int main(int argc, char **argv)
@@ -200,17 +176,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s PORT CONNECTIONS IN_FLIGHT KIND BYTES SECONDS PID\n", argv[0]);
         return 2;
     }
-    client c = {.count = strtoul(argv[2], NULL, 10), .in_flight = strtoul(argv[3], NULL, 10)};
+    client c = {.progress.count = strtoul(argv[2], NULL, 10),
+                .in_flight = strtoul(argv[3], NULL, 10)};
     size_t bytes = strtoul(argv[5], NULL, 10);
     double seconds = strtod(argv[6], NULL);
-    bench_require(c.count > 0 && c.in_flight > 0 && bytes <= BYTES_MAX);
+    bench_require(c.progress.count > 0 && c.in_flight > 0 && bytes <= BYTES_MAX);
     make_frames(&c, strcmp(argv[4], "text") == 0, bytes);
     open_all(&c, strtoul(argv[1], NULL, 10));
-    for (size_t i = 0; i < c.count; i++)
+    for (size_t i = 0; i < c.progress.count; i++)
         send_messages(&c, &c.connections[i], c.in_flight);
-
-    c.replied_ns = bench_real_ns();
-    run_until(&c, c.replied_ns + seconds * 1e8, 0);
-    measure(&c, seconds * 9e8, atoi(argv[7]));
+    client_measure(&c.progress, exchange, seconds, atoi(argv[7]));
     return 0;
 }
