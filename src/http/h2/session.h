@@ -176,7 +176,7 @@ typedef struct weft__h2_lingering weft__h2_lingering;
 
 /* A connection. The owner may read the fields above "private". */
 struct weft__h2_session {
-    void *ctx; /* of the owner, who sets ctx before weft__h2_session_open */
+    void *ctx; /* for the owner; set before weft__h2_session_open */
     weft_stream *stream;
     int failure; /* the error that ended the connection; 0: none */
     bool is_client;
