@@ -50,8 +50,8 @@ asan tsan valgrind aarch64 ucontext clang musl:
 
 browser: ## test the web pages in a headless Chromium, and install Chromium if it is missing
 	@tools/deps build browser
-	@tools/build plain -- examples/chat examples/demo weft
-	@tools/run-tests plain -- browser browser-chat
+	@tools/build plain -- examples/chat examples/demo tests/inspected weft
+	@tools/run-tests plain -- browser browser-chat browser-inspector
 
 fault: ## run the tests in which the n-th allocation or system call fails
 	@tools/build plain

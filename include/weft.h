@@ -7,8 +7,10 @@
  *   WEFT_CATCH_FAULTS  0 or off: do not handle SIGSEGV and SIGBUS (see weft_catch_faults)
  *   WEFT_DUMP_SIGNAL   the signal that dumps the fibers to stderr, for example USR1 (see weft_dump)
  *   WEFT_GUARD         the size of the guard below each stack, for example 64K (see weft_set_guard)
+ *   WEFT_INSPECT       the path of a socket for `weft top` and `weft profile` (inspect_socket.h)
  *   WEFT_SEED          a number: the seed for a random order of runnable fibers on sim
  *   WEFT_STACK         the default size of a stack, for example 128K (see weft_spin_options)
+ *   WEFT_TRACE         the file for a trace of all fibers, for example trace.%p.json (see trace.h)
  *
  * See fetch.h for the variables that select proxies. Like the C library, weft_resolve reads
  * LOCALDOMAIN and RES_OPTIONS.
@@ -25,6 +27,8 @@
 #include <weft/file.h>
 #include <weft/fork.h>
 #include <weft/group.h>
+#include <weft/histogram.h>
+#include <weft/inspect_socket.h>
 #include <weft/io.h>
 #include <weft/local.h>
 #include <weft/log.h>
@@ -43,6 +47,7 @@
 #include <weft/sync.h>
 #include <weft/thread_state.h>
 #include <weft/time.h>
+#include <weft/trace.h>
 #include <weft/version.h>
 
 #endif

@@ -35,6 +35,7 @@ static const bench_work works[] = {
     {"selector", work_selector},
     {"mutex-free", work_mutex_free},
     {"timeout-wait", work_timeout_wait},
+    {"trace-mark", work_trace_mark},
     {"cords-woken", work_cords_woken},
     {"cords-chan", work_cords_chan},
     {"flow-chan", work_flow_chan},

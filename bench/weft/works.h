@@ -42,6 +42,9 @@ void work_timeout(size_t count, size_t n);
 void work_timeout_wait(size_t count, size_t n);
 void work_sleepers(size_t count, size_t n);
 
+/* trace.c */
+void work_trace_mark(size_t count, size_t n);
+
 /* cords.c */
 void work_cords(size_t count, size_t n);
 void work_cords_woken(size_t count, size_t n);

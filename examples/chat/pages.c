@@ -118,7 +118,9 @@ static int show_events(weft_http_request *r, void *ctx)
 int pages_open(pages *p, const char *dir)
 {
     p->files = weft_http_files_new(dir, NULL);
-    p->routes = p->files != NULL ? weft_http_router_new() : NULL;
+    p->inspector = weft_inspector_new(&(weft_inspector_options){.title = "weft chat"});
+    if (p->files != NULL && p->inspector != NULL)
+        p->routes = weft_http_router_new();
     const struct {
         const char *pattern;
         weft_http_handler *handler;
@@ -132,11 +134,15 @@ int pages_open(pages *p, const char *dir)
     int rc = p->routes != NULL ? 0 : weft_error()->code;
     for (size_t i = 0; rc == 0 && i < sizeof routes / sizeof routes[0]; i++)
         rc = weft_http_route(p->routes, "GET", routes[i].pattern, routes[i].handler, p->files);
+    if (rc == 0)
+        rc = weft_http_route(p->routes, "GET", "/inspect/{path...}", weft_http_serve_inspector,
+                             p->inspector);
     return rc;
 }
 
 void pages_close(pages *p)
 {
     weft_http_router_free(p->routes);
+    weft_inspector_free(p->inspector);
     weft_http_files_free(p->files);
 }

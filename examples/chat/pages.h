@@ -1,4 +1,4 @@
-/* The HTTP side: the files of the page, and rooms for programs such as curl. */
+/* The HTTP side: the files of the page, rooms for programs such as curl, and the inspector. */
 #ifndef CHAT_PAGES_H
 #define CHAT_PAGES_H
 
@@ -7,6 +7,7 @@
 typedef struct pages {
     weft_http_router *routes;
     weft_http_files *files;
+    weft_inspector *inspector; /* shows the fibers of the chat to clients on the same machine */
 } pages;
 
 /* Create the routes of the chat. dir is the directory of the page. Returns 0 or an error. */

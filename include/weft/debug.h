@@ -1,8 +1,8 @@
 /*
  * Debugging: the tree of fibers, counters, CPU time and the watchdog.
  *
- * All functions except weft_stats_of, weft_stats_total and weft_watchdog apply to the calling
- * thread. No function switches.
+ * All functions except weft_cords, weft_stats_of, weft_stats_total and weft_watchdog apply to the
+ * calling thread. No function switches.
  *
  * weft_info and weft_counters may gain fields at their end. See version.h.
  */
@@ -10,6 +10,7 @@
 #define WEFT_DEBUG_H
 
 #include <weft/cord.h>
+#include <weft/histogram.h>
 
 WEFT_BEGIN
 
@@ -31,6 +32,10 @@ typedef struct weft_info {
     size_t stack_used;          /* maximum use so far, rounded up to whole pages */
     bool is_daemon;
     bool is_parked;
+    int fd;               /* the descriptor of the operation that the fiber waits for; -1: none */
+    const void *waits_on; /* the object of the wait, for example the mutex; NULL: not known */
+    double deadline_s; /* time until a sleep or a scope of the fiber ends; INFINITY: no deadline */
+    const void *spun_at; /* the return address of the call that created the fiber; NULL: none */
 } weft_info;
 
 /*
@@ -56,6 +61,32 @@ typedef struct weft_counters {
     size_t timers;           /* armed timers */
     double idle_s;           /* time without a runnable fiber since weft_account(true); 0: off */
     double idle_share;       /* share of recent time, 0 to 1; see weft_top */
+    /*
+     * * System calls of the backend. Counted are calls that wait for events, change registrations,
+     * wake a thread, close a descriptor or perform an operation. The sum of weft_stats_total also
+     * includes the calls that workers make (offload.h). Not counted are calls that open or close a
+     * backend, calls for memory, locks and threads, and the calls with which libev changes its
+     * registrations.
+     */
+    uint64_t syscalls;
+    uint64_t fibers_spun; /* * fibers created, without main fibers */
+    /*
+     * * Times that fibers of the thread ran for 10 ms or longer without giving weft the time to
+     * poll. Events, timers and messages waited meanwhile. stall_ns is the sum of these times.
+     */
+    uint64_t stalls;
+    uint64_t stall_ns;       /* * see stalls */
+    size_t cords;            /* threads with fibers: 1, or their number in the process */
+    size_t stack_bytes;      /* address space of the mapped stacks, with their guards */
+    size_t messages_pending; /* messages from other threads that were not delivered yet */
+    size_t watches;          /* open watches of descriptors (fd_watch.h) */
+    /*
+     * * Samples of the time from the wake-up of a fiber until the fiber runs. A sample is the wait
+     * of the fiber at the tail of the run queue, which waits longest. A sample begins when the
+     * thread has polled and a fiber is runnable, at most every 10 ms. The time that an event waits
+     * in the kernel is not included, see stalls. On the sim backend, there are no samples.
+     */
+    weft_histogram wake_latency;
 } weft_counters;
 
 /** Like weft_info_of, for a result of size bytes. Private. */
@@ -139,6 +170,18 @@ static inline int weft_stats_total(weft_counters *out)
 {
     return weft__stats_total(out, sizeof *out);
 }
+
+/**
+ * Get the ids of all cords of the process, from any thread.
+ *
+ * Each cord has an index, which a later cord may use again. cords[i] receives the id of the cord
+ * with the index i, or 0 if there is no such cord, for each i less than n. Use weft_stats_of to get
+ * the counters of a cord.
+ *
+ * Returns the highest index of a cord plus 1, which may be more than n, or:
+ * -ENOTRECOVERABLE in a child of plain fork(2)
+ */
+WEFT_API int weft_cords(weft_cord *cords, size_t n);
 
 /**
  * Write the tree of fibers to a descriptor.

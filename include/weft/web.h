@@ -10,9 +10,11 @@
 #include <weft/fetch.h>
 #include <weft/http.h>
 #include <weft/http_files.h>
+#include <weft/http_metrics.h>
 #include <weft/http_options.h>
 #include <weft/http_proxy.h>
 #include <weft/http_route.h>
+#include <weft/inspect.h>
 #include <weft/tls.h>
 #include <weft/url.h>
 #include <weft/ws.h>

@@ -1,7 +1,7 @@
 /*
  * The context switch for aarch64 (AAPCS64), the first frame of a context, and calls on the stack of
- * a suspended context. Only this file depends on the layout of a suspended stack. The layout is 160
- * bytes, from sp upwards:
+ * a suspended context. Only this file and saved_registers.h depend on the layout of a suspended
+ * stack. The layout is 160 bytes, from sp upwards:
  *
  *      sp        x19 to x28, x29 (frame pointer), x30 (return address)
  *      sp + 96   d8 to d15

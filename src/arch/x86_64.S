@@ -1,7 +1,7 @@
 /*
  * The context switch for x86-64 (System V ABI), the first frame of a context, and calls on the
- * stack of a suspended context. Only this file, weft__frame_make and weft__frame_reset in context.h
- * depend on the layout of a suspended stack:
+ * stack of a suspended context. Only this file, saved_registers.h, weft__frame_make and
+ * weft__frame_reset in context.h depend on the layout of a suspended stack:
  *
  *      sp       return address
  *      sp - 8   r15, then r14, r13, r12, rbx, rbp downwards

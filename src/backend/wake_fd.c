@@ -2,6 +2,7 @@
 #include "backend/wake_fd.h"
 
 #include "backend/fd_generation.h"
+#include "backend/syscall/count.h"
 #include "base/libc.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ int weft__wake_fd_open_low(weft__wake_fd *w, int flags)
  */
 static bool is_marked(const weft__wake_fd *w)
 {
-    int flags = fcntl(wake_fd_number(w), F_GETFL);
+    int flags = WEFT__COUNTED(fcntl(wake_fd_number(w), F_GETFL));
     return flags < 0 ? errno != EBADF : (flags & ~O_NONBLOCK) == MARKED_FLAGS;
 }
 
@@ -96,7 +97,7 @@ bool weft__wake_fd_write(weft__wake_fd *w)
     uint64_t one = 1;
     if (!is_marked(w))
         return false;
-    ssize_t n = TEMP_FAILURE_RETRY(write(wake_fd_number(w), &one, sizeof one));
+    ssize_t n = TEMP_FAILURE_RETRY(WEFT__COUNTED(write(wake_fd_number(w), &one, sizeof one)));
     /* EAGAIN: the counter is at its maximum, so a wake is pending already. */
     return n == sizeof one || errno == EAGAIN;
 }

@@ -34,8 +34,7 @@
  */
 #define MARGIN_PART 500
 
-/* Return true if the counter has a constant rate in every power state of the processor. */
-static bool is_counter_steady(void)
+bool weft__cpu_ticks_are_steady(void)
 {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
@@ -69,7 +68,7 @@ static void rate_measure(weft__fast_clock *clock, uint64_t ticks, int64_t ns)
         return;
     }
     if (passed_ns < MEASURE_NS_MIN || weft__cpu_ticks() - ticks > passed / MEASURE_PART ||
-        !is_counter_steady())
+        !weft__cpu_ticks_are_steady())
         return;
     double rate = (double)passed_ns / (double)passed, before = clock->measured_rate;
     clock->measured_rate = rate;

@@ -41,6 +41,9 @@ static inline uint64_t weft__cpu_ticks(void)
 #endif
 }
 
+/* Return true if the counter has a constant rate in every power state of the processor. */
+bool weft__cpu_ticks_are_steady(void);
+
 /* Synchronise with the monotonic clock. Return the time of the monotonic clock. */
 int64_t weft__fast_clock_sync(weft__fast_clock *clock);
 

@@ -93,14 +93,19 @@ static void install_atfork(void)
  * Increment the count only after the thread exists. If the count were too high,
  * weft__foreign_threads_exist would mistake a thread of the program for an internal thread.
  */
-int weft__internal_thread_start(void *(*fn)(void *))
+int weft__internal_thread_start_with(void *(*fn)(void *), size_t stack_bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, install_atfork);
-    int rc = weft__thread_create(NULL, INTERNAL_STACK_BYTES, fn, NULL);
+    int rc = weft__thread_create(NULL, stack_bytes, fn, NULL);
     if (rc == 0)
         atomic_fetch_add(&internal_threads, 1);
     return rc;
+}
+
+int weft__internal_thread_start(void *(*fn)(void *))
+{
+    return weft__internal_thread_start_with(fn, INTERNAL_STACK_BYTES);
 }
 
 unsigned weft__internal_thread_count(void)

@@ -39,6 +39,9 @@ int weft__thread_make_on(pthread_t *out, int cpu, void *(*fn)(void *), void *arg
  */
 int weft__internal_thread_start(void *(*fn)(void *));
 
+/* Like weft__internal_thread_start, with a stack of stack_bytes. */
+int weft__internal_thread_start_with(void *(*fn)(void *), size_t stack_bytes);
+
 /* Return the number of threads that weft__internal_thread_start has started in this process. */
 unsigned weft__internal_thread_count(void);
 

@@ -10,8 +10,10 @@
 /* Run a command. argv[0] is the name of the command. Return the exit status. */
 int weft__command_doctor(int argc, char **argv);
 int weft__command_fetch(int argc, char **argv);
+int weft__command_profile(int argc, char **argv);
 int weft__command_run(int argc, char **argv);
 int weft__command_serve(int argc, char **argv);
+int weft__command_top(int argc, char **argv);
 
 /* Print a message of a command on stderr, in one call, so that messages of threads do not mix. */
 void weft__command_print(const char *command, const char *format, va_list args)

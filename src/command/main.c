@@ -17,12 +17,14 @@ static const struct command {
 #ifdef WEFT_HAS_HTTP
     {"fetch", weft__command_fetch, "fetch URLs over HTTP or HTTPS"},
 #endif
+    {"profile", weft__command_profile, "find where the time of a program goes"},
 #ifdef WEFT_HAS_POSIX
     {"run", weft__command_run, "run a program whose blocking calls wait with weft"},
 #endif
 #ifdef WEFT_HAS_HTTP
     {"serve", weft__command_serve, "serve the files of a directory over HTTP or HTTPS"},
 #endif
+    {"top", weft__command_top, "show the fibers of a running process"},
 };
 #define COMMANDS_COUNT (sizeof commands / sizeof *commands)
 

@@ -19,13 +19,18 @@
 #define GZIP_LEVEL 5
 /* The maximum time of the shutdown after the drain. */
 #define SHUTDOWN_EXTRA_S 5.0
+/* Limits of the page of metrics: connections, and the time to finish replies at the end. */
+#define METRICS_CONNECTIONS_MAX 64
+#define METRICS_DRAIN_S 1.0
 
 typedef struct server {
     serve_settings settings;
     serve_site site;
     serve_listener listener;
+    serve_listener metrics; /* fd is -1 without --metrics */
     serve_log log;
     serve_watch watch;
+    weft_http_router *metrics_routes; /* NULL: none */
     unsigned cords;
     atomic_uint numbered_cords;  /* cords that have a number */
     atomic_uint listening_cords; /* cords that listen */
@@ -80,6 +85,8 @@ static void print_ready(const server *s)
             s->cords == 1 ? "" : "s", weft_backend_name());
     for (size_t i = 0; i < s->settings.proxies_count; i++)
         print_proxy(out, s, &s->settings.proxies[i]);
+    if (s->settings.metrics != NULL)
+        fprintf(out, "%s%s -> metrics\n", s->metrics.url, s->metrics.is_unix ? "" : "metrics");
     fflush(out);
 }
 
@@ -127,6 +134,32 @@ static weft_value serve_in_cord(void *arg)
 }
 
 /*
+ * Serve the page of metrics, in a fiber of the main thread. The page is therefore available even if
+ * handlers stall all other threads. The listener is separate, because the page is not for the
+ * clients of the site.
+ */
+static weft_value serve_metrics(void *arg)
+{
+    server *s = arg;
+    const weft_http_options options = {.limits.connections_max = METRICS_CONNECTIONS_MAX,
+                                       .drain_s = METRICS_DRAIN_S};
+    (void)weft_http_serve_fd(s->metrics.fd, weft_http_serve_routes, s->metrics_routes, &options);
+    return 0;
+}
+
+/* Start to serve the page of metrics, if it has a listener. Return 0 or an error. */
+static int server_start_metrics(server *s)
+{
+    if (s->metrics.fd < 0)
+        return 0;
+    s->metrics_routes = weft_http_router_new();
+    if (s->metrics_routes == NULL)
+        return -ENOMEM;
+    int rc = weft_http_route(s->metrics_routes, "GET", "/metrics", weft_http_metrics, NULL);
+    return rc < 0 ? rc : weft_spin(serve_metrics, s) != 0 ? 0 : -ENOMEM;
+}
+
+/*
  * Handle SIGHUP. Open connections keep the old certificates, and requests in progress the old
  * directories. Return 0, because an error would end the server.
  */
@@ -154,10 +187,12 @@ static int server_watch(server *s)
 /* Open everything in the main thread, to report errors before the first cord starts. */
 static int server_open_all(server *s)
 {
-    s->listener.fd = -1;
+    s->listener.fd = s->metrics.fd = -1;
     int rc = serve_site_open(&s->site, &s->settings);
     if (rc == 0)
         rc = serve_listener_open(&s->listener, &s->settings);
+    if (rc == 0)
+        rc = serve_metrics_listener_open(&s->metrics, &s->settings);
     if (rc == 0)
         rc = serve_log_open(&s->log, s->settings.access_log, s->settings.log_format, s->cords);
     if (rc == 0)
@@ -166,6 +201,8 @@ static int server_open_all(server *s)
         rc = weft_on_signal(SIGHUP, reload_server, s);
     if (rc == 0)
         rc = weft_shutdown_on_signals(s->settings.drain_s + SHUTDOWN_EXTRA_S);
+    if (rc == 0)
+        rc = server_start_metrics(s);
     return rc;
 }
 
@@ -180,6 +217,11 @@ static void server_close_all(server *s)
         (void)unlink(s->settings.listen);
         (void)close(s->listener.fd);
     }
+    if (s->metrics.fd >= 0 && s->metrics.is_unix)
+        (void)unlink(s->settings.metrics);
+    if (s->metrics.fd >= 0)
+        (void)weft_close(s->metrics.fd);
+    weft_http_router_free(s->metrics_routes);
     serve_site_close(&s->site);
 }
 

@@ -77,7 +77,8 @@ typedef struct serve_settings {
     const char *proxy_ca;   /* NULL: the CAs of the system */
     double proxy_timeout_s; /* 0: the default */
     bool sends_upstream_host;
-    double tls_check_s; /* between two checks of the certificates */
+    double tls_check_s;  /* between two checks of the certificates */
+    const char *metrics; /* the address of the page of metrics; NULL: none */
     bool is_quiet;
     bool wants_help;
     double drain_s;
@@ -125,8 +126,12 @@ int serve_set_cords(void *settings, const command_option *option, char *value);
 int serve_set_host(void *settings, const command_option *option, char *value);
 int serve_set_host_cert(void *settings, const command_option *option, char *value);
 int serve_set_trust(void *settings, const command_option *option, char *value);
+int serve_set_metrics(void *settings, const command_option *option, char *value);
 int serve_set_proxy_protocol(void *settings, const command_option *option, char *value);
 bool serve_is_address_list(const char *argument);
+
+/* Return whether an argument is the optional value of --metrics: an address, and not a path. */
+bool serve_is_metrics_address(const char *argument);
 int serve_set_trust_headers(void *settings, const command_option *option, char *value);
 int serve_set_log_format(void *settings, const command_option *option, char *value);
 int serve_set_cache_control(void *settings, const command_option *option, char *value);
@@ -197,6 +202,9 @@ typedef struct serve_listener {
 
 /* Open the first listener. Return 0, or record an error and return it. */
 int serve_listener_open(serve_listener *listener, const serve_settings *settings);
+
+/* Open the listener of the page of metrics, if there is one. Return as serve_listener_open does. */
+int serve_metrics_listener_open(serve_listener *listener, const serve_settings *settings);
 
 /*
  * Return the listener of a cord, or an error. The number of the first cord is 0. The caller closes

@@ -57,21 +57,40 @@ static int listener_share_port(const serve_listener *listener)
     return setsockopt(listener->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0 ? -errno : 0;
 }
 
-int serve_listener_open(serve_listener *listener, const serve_settings *s)
+/* Listen on an address. */
+static int listener_open(serve_listener *listener, const char *address, const char *scheme)
 {
-    const char *scheme = serve_has_tls(s) ? "https" : "http";
-    *listener = (serve_listener){.is_unix = strchr(s->listen, '/') != NULL};
-    listener->fd = weft_listen(listener->is_unix ? "unix" : "tcp", s->listen);
+    *listener = (serve_listener){.is_unix = strchr(address, '/') != NULL};
+    listener->fd = weft_listen(listener->is_unix ? "unix" : "tcp", address);
     if (listener->fd < 0)
         return listener->fd; /* weft_listen has recorded the error */
-    int rc = 0;
-    if (listener->is_unix)
-        snprintf(listener->url, sizeof listener->url, "%s on %s", scheme, s->listen);
-    else
-        rc = listener_describe(listener, scheme);
+    if (!listener->is_unix)
+        return listener_describe(listener, scheme);
+    snprintf(listener->url, sizeof listener->url, "%s on %s", scheme, address);
+    return 0;
+}
+
+static int listener_fail(const char *address, int error)
+{
+    return weft_fail(error, "cannot listen on %s: %s", address, strerror(-error));
+}
+
+int serve_listener_open(serve_listener *listener, const serve_settings *s)
+{
+    int rc = listener_open(listener, s->listen, serve_has_tls(s) ? "https" : "http");
+    if (listener->fd < 0)
+        return rc;
     if (rc == 0 && !listener->is_unix)
         rc = listener_share_port(listener);
-    return rc < 0 ? weft_fail(rc, "cannot listen on %s: %s", s->listen, strerror(-rc)) : 0;
+    return rc < 0 ? listener_fail(s->listen, rc) : 0;
+}
+
+int serve_metrics_listener_open(serve_listener *listener, const serve_settings *s)
+{
+    if (s->metrics == NULL)
+        return 0;
+    int rc = listener_open(listener, s->metrics, "http");
+    return rc < 0 && listener->fd >= 0 ? listener_fail(s->metrics, rc) : rc;
 }
 
 int serve_listener_for_cord(serve_listener *listener, unsigned number)

@@ -22,6 +22,9 @@ static char *find_equals_sign(char *value)
     return sign != NULL && sign > value && sign[1] != '\0' ? sign : NULL;
 }
 
+/* The default of --metrics: not reachable from other hosts. */
+#define METRICS_ADDRESS "127.0.0.1:9464"
+
 int serve_set_listen(void *settings, const command_option *o, char *value)
 {
     serve_settings *s = settings;
@@ -30,6 +33,23 @@ int serve_set_listen(void *settings, const command_option *o, char *value)
     const char *fault = is_path ? NULL : weft__address_parse("tcp", value, &address);
     s->listen = value;
     return fault == NULL ? 0 : weft__option_error(o, "%s: %s", value, fault);
+}
+
+bool serve_is_metrics_address(const char *argument)
+{
+    weft__address address;
+    bool is_path = strchr(argument, '/') != NULL || strchr(argument, ':') == NULL;
+    return !is_path && weft__address_parse("tcp", argument, &address) == NULL;
+}
+
+int serve_set_metrics(void *settings, const command_option *o, char *value)
+{
+    serve_settings *s = settings;
+    weft__address address;
+    s->metrics = value != NULL ? value : METRICS_ADDRESS;
+    bool is_path = strchr(s->metrics, '/') != NULL;
+    const char *fault = is_path ? NULL : weft__address_parse("tcp", s->metrics, &address);
+    return fault == NULL ? 0 : weft__option_error(o, "%s: %s", s->metrics, fault);
 }
 
 int serve_set_cords(void *settings, const command_option *o, char *value)

@@ -268,6 +268,13 @@
 #define WEFT__WATCHDOG_FRAMES_MAX 32
 
 /*
+ * Snapshots: the default time for cords to reply, and the time in which a stalled thread must
+ * handle the signal for its backtrace.
+ */
+#define WEFT__SNAPSHOT_REPLY_S 0.5
+#define WEFT__SNAPSHOT_TRACE_NS 100000000
+
+/*
  * The maximal size of a report for a log function (weft_log_fn). The tree of fibers in a deadlock
  * report has no other bound. 1 MiB has room for some 500 fibers with backtraces.
  */
@@ -304,5 +311,8 @@
 
 /* The time between two copies of a busy cord's counters for other threads, in ns. */
 #define WEFT__STATS_NS 10000000
+
+/* A stall: fibers run for this time, and the cord neither polls nor reads its inbox. */
+#define WEFT__STALL_NS 10000000
 
 #endif

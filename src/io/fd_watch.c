@@ -176,6 +176,7 @@ static void watch_stop(weft__cord *c, weft__fd_watcher *w, weft__fd_watch *watch
     else if (watch->own_op != NULL)
         own_op_cancel(c, watch->own_op);
     watch->own_op = NULL;
+    c->watches--;
     weft__timer_disarm(&c->wheel, &watch->timer);
 }
 
@@ -216,6 +217,7 @@ void weft__fd_watch_drop(weft__cord *c, weft__fd_watcher *w, weft__fd_watch *wat
 void weft__fd_watch_forget(weft__fd_watch *watch)
 {
     weft__list_init(&watch->timer.link);
+    weft__cord_self->watches -= watch->state == WEFT__WATCH_OPEN;
     watch->state = WEFT__WATCH_CLOSED;
 }
 
@@ -299,6 +301,7 @@ static int watch_begin(weft__cord *c, weft__fd_watcher *w, weft__fd_watch *watch
         return (int)result;
     weft__timer_arm(&c->wheel, &watch->timer, weft__deadline(c, timeout_s));
     watch_hold(c, watch, 1);
+    c->watches++;
     if (result > 0)
         weft__fd_watch_end(c, w, watch, 0);
     return 0;

@@ -15,6 +15,7 @@
 
 #include "backend/fd_generation.h"
 #include "backend/syscall/call.h"
+#include "backend/syscall/count.h"
 #include "backend/wake_fd.h"
 #include "base/libc.h"
 
@@ -137,10 +138,11 @@ static int epoll_register(const weft__fd_watcher *w, const weft__fd_watch *watch
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT,
                                 .data.u64 = (uint64_t)watch->serial << 32 | (uint32_t)watch->fd};
-    if (epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) == 0)
+    if (WEFT__COUNTED(epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event)) == 0)
         return 0;
     /* EEXIST: close(2) has closed the number, but the file exists and has the number again. */
-    if (errno == EEXIST && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) == 0)
+    if (errno == EEXIST &&
+        WEFT__COUNTED(epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event)) == 0)
         return 0;
     return -errno;
 }
@@ -215,7 +217,7 @@ static void take_events(weft__cord *c, weft__fd_watcher *w)
     struct epoll_event events[WEFT__WATCH_BATCH];
     if (w->registered == 0)
         return;
-    int n = epoll_wait(w->epoll_fd, events, WEFT__WATCH_BATCH, 0);
+    int n = WEFT__COUNTED(epoll_wait(w->epoll_fd, events, WEFT__WATCH_BATCH, 0));
     if (n < 0 && is_epoll_lost(errno))
         epoll_repair(c, w);
     for (int i = 0; i < n; i++) {
@@ -332,7 +334,7 @@ void weft__fd_watcher_remove(weft__fd_watcher *w, weft__fd_watch *watch)
      * If another thread has closed the number, the number may belong to another file, which is not
      * registered. The call then fails.
      */
-    (void)epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    (void)WEFT__COUNTED(epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL));
     *table_slot(w, watch->fd) = NULL;
     if (--w->registered == 0)
         epoll_close(weft__cord_self, w);

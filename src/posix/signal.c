@@ -65,7 +65,7 @@ static void notice_post(void)
         return;
     if (atomic_exchange(&notice.is_posted, true))
         return; /* the delivery will see this signal */
-    notice.msg = (weft__remote_msg){NULL, notice_deliver, c->main->id, 0};
+    notice.msg = (weft__remote_msg){NULL, notice_deliver, c->main->id, 0, 0};
     if (weft__cord_post_in_handler(&notice.msg) < 0)
         atomic_store(&notice.is_posted, false);
 }

@@ -23,7 +23,8 @@ static bool barrier_leave(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_barrier = {"a barrier", .leave = barrier_leave,
-                                              .forget = barrier_leave};
+                                              .forget = barrier_leave,
+                                              .describe = weft__describe_object};
 
 int weft_barrier_open(weft_barrier *handle, size_t fibers)
 {

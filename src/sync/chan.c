@@ -8,13 +8,20 @@
 #include "core/lifetime/cancel.h"
 #include "sync/chan_shared.h"
 
+#include <weft/debug.h>
 #include <weft/error.h>
 
 #include <stdlib.h>
 
-static const weft__wait_kind waits_send = {"space in a channel", .leave = weft__waitq_abort_wait};
-static const weft__wait_kind waits_recv = {"an item from a channel",
-                                           .leave = weft__waitq_abort_wait};
+static void describe_chan(const weft__fiber *f, weft_info *out)
+{
+    out->waits_on = CONTAINER_OF((const weft__fifo *)f->wait_object, weft_chan, fifo);
+}
+
+static const weft__wait_kind waits_send = {"space in a channel", .leave = weft__waitq_abort_wait,
+                                           .describe = describe_chan};
+static const weft__wait_kind waits_recv = {
+    "an item from a channel", .leave = weft__waitq_abort_wait, .describe = describe_chan};
 
 /* Create a channel. Return NULL if memory is exhausted. Record no error. */
 static weft_chan *chan_make(size_t item_bytes, size_t cap)

@@ -215,9 +215,16 @@ static bool leave_shared_wait(weft__fiber *f)
     return is_queued;
 }
 
-static const weft__wait_kind waits_put = {"space in a shared channel", .leave = leave_shared_wait};
+/* The address of a shared channel is not known. Its shared part identifies the channel. */
+static void describe_shared(const weft__fiber *f, weft_info *out)
+{
+    out->waits_on = ((const chan_waiter *)f->wait_object)->shared;
+}
+
+static const weft__wait_kind waits_put = {"space in a shared channel", .leave = leave_shared_wait,
+                                          .describe = describe_shared};
 static const weft__wait_kind waits_take = {"an item from a shared channel",
-                                           .leave = leave_shared_wait};
+                                           .leave = leave_shared_wait, .describe = describe_shared};
 
 static void deliver_wake(weft__cord *c, weft__remote_msg *msg)
 {
@@ -232,7 +239,7 @@ static void deliver_wake(weft__cord *c, weft__remote_msg *msg)
 /* Join a wait queue. The caller must hold the lock. */
 static void chan_waiter_join(const weft__cord *c, chan_waiter *cw, weft__waitq *waitq, void *data)
 {
-    cw->wake.msg = (weft__remote_msg){NULL, deliver_wake, c->current->id, 0};
+    cw->wake.msg = (weft__remote_msg){NULL, deliver_wake, c->current->id, 0, 0};
     cw->waiter = (weft__waiter){.value = (weft_value)&cw->wake, .data = data};
     atomic_fetch_add_explicit(&cw->shared->refs, 1, memory_order_relaxed);
     weft__waitq_join(waitq, &cw->waiter);

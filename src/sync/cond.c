@@ -21,8 +21,8 @@ typedef enum cond_stage {
     SIGNALLED,   /* woken as the owner of the mutex, or with -EOWNERDEAD */
 } cond_stage;
 
-static const weft__wait_kind waits_signal = {"a condition variable",
-                                             .leave = weft__waitq_abort_wait};
+static const weft__wait_kind waits_signal = {
+    "a condition variable", .leave = weft__waitq_abort_wait, .describe = weft__describe_object};
 static bool cond_forget(weft__fiber *f)
 {
     weft__mutex_leave(f->wait_object, &f->live->waiter);
@@ -33,8 +33,9 @@ static bool cond_forget(weft__fiber *f)
  * This wait cannot be cancelled, because weft_cond_wait guarantees that the caller owns the mutex
  * afterwards.
  */
-static const weft__wait_kind waits_mutex_again = {"the mutex of a condition variable",
-                                                  .forget = cond_forget};
+static const weft__wait_kind waits_mutex_again = {
+    "the mutex of a condition variable", .forget = cond_forget,
+    WEFT__WAITS_FOR_OWNER(weft__mutex, owner), .describe = weft__describe_object};
 
 static cond *cond_of(weft_cond *condition)
 {

@@ -158,8 +158,13 @@ static bool event_leave(weft__fiber *f)
     return has_left;
 }
 
-static const weft__wait_kind waits_event = {"an event", .leave = event_leave,
-                                            .forget = event_leave};
+static void describe_event(const weft__fiber *f, weft_info *out)
+{
+    out->waits_on = ((const event_wait *)f->wait_object)->event;
+}
+
+static const weft__wait_kind waits_event = {"an event", .leave = event_leave, .forget = event_leave,
+                                            .describe = describe_event};
 
 /* Wake a fiber that has left its batch. Returns false if its select does not take the event. */
 static bool wait_wake(weft__cord *c, event_wait *w)
@@ -209,7 +214,7 @@ static void event_wake_remote(weft__cord *c, weft__remote_msg *msg)
  */
 static int event_set_remote(event *e, uint64_t *word, weft__remote_msg *msg)
 {
-    *msg = (weft__remote_msg){NULL, event_wake_remote, *word, (weft_value)e};
+    *msg = (weft__remote_msg){NULL, event_wake_remote, *word, (weft_value)e, 0};
     if (!event_exchange(e, word, CLEAR))
         return -EAGAIN;
     if (weft__cord_post(msg) < 0)

@@ -11,7 +11,8 @@ typedef struct latch {
 
 _Static_assert(sizeof(latch) <= sizeof(weft_latch), "weft_latch is too small");
 
-static const weft__wait_kind waits_latch = {"a latch", .leave = weft__waitq_abort_wait};
+static const weft__wait_kind waits_latch = {"a latch", .leave = weft__waitq_abort_wait,
+                                            .describe = weft__describe_object};
 
 static latch *latch_of(weft_latch *handle)
 {

@@ -44,7 +44,9 @@ static bool mutex_leave(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_mutex = {"a mutex", .leave = mutex_leave, .forget = mutex_leave};
+static const weft__wait_kind waits_mutex = {"a mutex", .leave = mutex_leave, .forget = mutex_leave,
+                                            WEFT__WAITS_FOR_OWNER(weft__mutex, owner),
+                                            .describe = weft__describe_object};
 
 int weft_mutex_lock(weft_mutex *mutex)
 {
@@ -86,7 +88,5 @@ int weft_mutex_unlock(weft_mutex *mutex)
 
 weft_fiber weft_mutex_owner(const weft_mutex *mutex)
 {
-    const weft__fiber *owner =
-        weft__owner_current(&((const weft__mutex *)(const void *)mutex)->owner);
-    return owner != NULL && owner != WEFT__OWNER_DEAD ? owner->id : 0;
+    return weft__owner_id(&((const weft__mutex *)(const void *)mutex)->owner);
 }

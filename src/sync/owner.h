@@ -21,6 +21,11 @@ typedef struct weft__owner {
     uint32_t generation;       /* fiber->owner_generation when fiber got the lock */
 } weft__owner;
 
+/* The offsets in a weft__wait_kind, for a lock with a field of type weft__owner. */
+#define WEFT__WAITS_FOR_OWNER(type, field)        \
+    .owner_at = WEFT__WAIT_AT(type, field.fiber), \
+    .owner_generation_at = WEFT__WAIT_AT(type, field.generation)
+
 /*
  * Return the fiber that owns the lock. Returns NULL if the lock is not held, and WEFT__OWNER_DEAD
  * if the owner has ended.
@@ -30,6 +35,13 @@ static inline weft__fiber *weft__owner_current(const weft__owner *o)
     weft__fiber *f = o->fiber;
     bool is_fiber = f != NULL && f != WEFT__OWNER_DEAD;
     return is_fiber && UNLIKELY(f->owner_generation != o->generation) ? WEFT__OWNER_DEAD : f;
+}
+
+/* Return the id of the fiber that owns the lock, or 0. */
+static inline weft_fiber weft__owner_id(const weft__owner *o)
+{
+    const weft__fiber *f = weft__owner_current(o);
+    return f != NULL && f != WEFT__OWNER_DEAD ? f->id : 0;
 }
 
 static inline void weft__owner_set(weft__owner *o, weft__fiber *f)

@@ -6,13 +6,20 @@
 
 #include "core/lifetime/cancel.h"
 
+#include <weft/debug.h>
 #include <weft/error.h>
 
 #include <stdlib.h>
 
-static const weft__wait_kind waits_push = {"space in a queue", .leave = weft__waitq_abort_wait};
-static const weft__wait_kind waits_shift = {"a value from a queue",
-                                            .leave = weft__waitq_abort_wait};
+static void describe_queue(const weft__fiber *f, weft_info *out)
+{
+    out->waits_on = CONTAINER_OF((const weft__fifo *)f->wait_object, weft_queue, fifo);
+}
+
+static const weft__wait_kind waits_push = {"space in a queue", .leave = weft__waitq_abort_wait,
+                                           .describe = describe_queue};
+static const weft__wait_kind waits_shift = {"a value from a queue", .leave = weft__waitq_abort_wait,
+                                            .describe = describe_queue};
 
 static size_t limit_of(size_t cap)
 {

@@ -44,7 +44,8 @@ static bool leave_pool_wait(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_resource = {"a resource of a pool", .leave = leave_pool_wait,
-                                               .forget = leave_pool_wait};
+                                               .forget = leave_pool_wait,
+                                               .describe = weft__describe_object};
 
 static void slot_holder_exited(weft__exit_hook *hook);
 

@@ -81,9 +81,14 @@ static bool rwlock_forget(weft__fiber *f)
     return true;
 }
 
+/* Readers are only counted, so the holder is the writer or not known. */
+#define RWLOCK_WAIT                                                                    \
+    .leave = rwlock_leave, .forget = rwlock_forget, .describe = weft__describe_object, \
+    WEFT__WAITS_FOR_OWNER(rwlock, writer)
+
 static const weft__wait_kind waits_kinds[] = {
-    [TO_READ] = {"a read lock", .leave = rwlock_leave, .forget = rwlock_forget},
-    [TO_WRITE] = {"a write lock", .leave = rwlock_leave, .forget = rwlock_forget},
+    [TO_READ] = {"a read lock", RWLOCK_WAIT},
+    [TO_WRITE] = {"a write lock", RWLOCK_WAIT},
 };
 
 /*

@@ -12,7 +12,8 @@ typedef struct sem {
 
 _Static_assert(sizeof(sem) <= sizeof(weft_sem), "weft_sem is too small");
 
-static const weft__wait_kind waits_sem = {"a semaphore", .leave = weft__waitq_abort_wait};
+static const weft__wait_kind waits_sem = {"a semaphore", .leave = weft__waitq_abort_wait,
+                                          .describe = weft__describe_object};
 
 static sem *sem_of(weft_sem *semaphore)
 {

@@ -90,7 +90,8 @@ static bool throttle_leave(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_pass = {"a throttle", .leave = throttle_leave,
-                                           .forget = throttle_leave};
+                                           .forget = throttle_leave,
+                                           .describe = weft__describe_object};
 
 int weft_throttle_open_with(weft_throttle *handle, double rate,
                             const weft_throttle_options *options)

@@ -65,7 +65,8 @@ TEST(a_report_of_several_lines_is_one_text)
     ck_assert_int_eq(logged.calls, 1);
     ck_assert_int_eq(logged.level, LOG_ERR);
     ck_assert_int_eq(strncmp(logged.text, "deadlock: every", 15), 0);
-    ck_assert_has(logged.text, "\n1 fibers and main", "'receiver' waiting for a message");
+    ck_assert_has(logged.text, "\nthread ", "': 1 fibers and main",
+                  "'receiver' waiting for a message");
     ck_assert_ptr_null(strstr(logged.text, "weft: "));
     ck_assert_int_ne(logged.text[strlen(logged.text) - 1], '\n');
     weft_cancel(f);

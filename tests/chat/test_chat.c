@@ -50,6 +50,22 @@ static void close_chat(void)
 
 FIXTURE(open_chat, close_chat)
 
+TEST(the_inspector_shows_the_rooms)
+{
+    weft_fetch *page = NULL;
+    char *text;
+    ck_assert_int_eq(weft_fetch_get(NULL, format("%s/inspect/", origin), &page), 200);
+    ck_assert_int_gt(weft_fetch_read_all(page, &text), 0);
+    ck_assert_ptr_nonnull(strstr(text, "inspector.js"));
+    weft_fetch_close(page);
+    const void *update;
+    ck_assert_int_eq(weft_fetch_get(NULL, format("%s/inspect/events?q=lobby", origin), &page), 200);
+    ssize_t bytes = weft_fetch_read_piece(page, &update);
+    ck_assert_int_gt(bytes, 0);
+    ck_assert_ptr_nonnull(memmem(update, (size_t)bytes, "\"matching\":1,", 13));
+    weft_fetch_close(page);
+}
+
 /* A client: a connection, and the last message of it. */
 typedef struct client {
     weft_ws *ws;

@@ -11,6 +11,7 @@
  */
 #include "backend/ready/ready.h"
 #include "backend/syscall/call.h"
+#include "backend/syscall/count.h"
 #include "backend/wake_fd.h"
 #include "base/clock.h"
 #include "base/libc.h"
@@ -70,7 +71,7 @@ static int registration_set(epoll_backend *b, int operation, int fd, uint8_t eve
 {
     uint32_t all = registration_events(b, events);
     struct epoll_event event = {all, {.u64 = (uint64_t)generation << 32 | (unsigned)fd}};
-    return epoll_ctl(b->epoll_fd, operation, fd, &event) < 0 ? -errno : 0;
+    return WEFT__COUNTED(epoll_ctl(b->epoll_fd, operation, fd, &event)) < 0 ? -errno : 0;
 }
 
 static int registration_add(epoll_backend *b, int fd, weft__descriptor *d, uint8_t events)
@@ -118,7 +119,7 @@ static int epoll_arm(weft__backend *base, int fd, weft__descriptor *d)
  */
 static void epoll_disarm(weft__backend *base, int fd, weft__descriptor *d)
 {
-    epoll_ctl(epoll_of(base)->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    (void)WEFT__COUNTED(epoll_ctl(epoll_of(base)->epoll_fd, EPOLL_CTL_DEL, fd, NULL));
     d->generation = 0;
     d->armed = 0;
 }
@@ -153,7 +154,8 @@ static void handle_batch(epoll_backend *b)
 static int wait_ms(epoll_backend *b, int64_t timeout_ns)
 {
     int64_t ms = timeout_ns < 0 ? -1 : timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0);
-    return epoll_wait(b->epoll_fd, b->events, EVENTS_MAX, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    int limit_ms = ms > INT32_MAX ? INT32_MAX : (int)ms;
+    return WEFT__COUNTED(epoll_wait(b->epoll_fd, b->events, EVENTS_MAX, limit_ms));
 }
 
 /* Return the number of events or -errno. */
@@ -163,7 +165,7 @@ static int wait_events(epoll_backend *b, int64_t timeout_ns)
     if (!b->lacks_pwait2) {
         struct timespec timeout = weft__clock_spec(timeout_ns);
         const struct timespec *limit = timeout_ns < 0 ? NULL : &timeout;
-        count = epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, limit, NULL);
+        count = WEFT__COUNTED(epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, limit, NULL));
         b->lacks_pwait2 = count < 0 && errno == ENOSYS; /* before Linux 5.11 */
     }
     if (b->lacks_pwait2)
@@ -229,7 +231,10 @@ static int64_t epoll_now_ns(weft__backend *base)
 static int add_wake_fd(epoll_backend *b)
 {
     struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = WAKE_TAG}};
-    return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, atomic_load(&b->wake.fd), &event) < 0 ? -errno : 0;
+    return WEFT__COUNTED(epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, atomic_load(&b->wake.fd), &event)) <
+                   0
+               ? -errno
+               : 0;
 }
 
 /* If the eventfd is registered already (EEXIST), both descriptors belong to this backend. */

@@ -35,6 +35,7 @@
  */
 #include "backend/ready/ev.h"
 #include "backend/syscall/call.h"
+#include "backend/syscall/count.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -222,6 +223,7 @@ static int libev_poll(weft__backend *base, int64_t timeout_ns)
         timeout_ns = 0;
     if (timeout_ns > 0)
         start_timeout(b, timeout_ns);
+    weft__syscalls_made++; /* libev waits once */
     ev_run(b->loop, timeout_ns == 0 ? EVRUN_NOWAIT : EVRUN_ONCE);
     ev_timer_stop(b->loop, &b->timeout);
     weft__ready_poll(&b->ready);

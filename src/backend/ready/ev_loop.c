@@ -1,6 +1,8 @@
 /* Open and close the loop of the libev backend (ev.h), and check the memory for its tables. */
 #include "backend/ready/ev.h"
 
+#include "backend/syscall/count.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -38,7 +40,7 @@ static void on_wake(struct ev_loop *loop, ev_io *io, int events)
 {
     (void)events;
     uint64_t count;
-    (void)!read(io->fd, &count, sizeof count);
+    (void)!WEFT__COUNTED(read(io->fd, &count, sizeof count));
     ev_io_start(loop, io); /* libev stops the ev_io when the kernel is out of memory */
 }
 

@@ -30,7 +30,7 @@ intptr_t weft__call_ready(int fd, int events)
     if (fd < 0)
         return -EBADF; /* poll(2) would ignore fd */
     struct pollfd pfd = {.fd = fd, .events = (short)events};
-    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&pfd, 1, 0)));
+    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(WEFT__COUNTED(poll(&pfd, 1, 0))));
     if (n <= 0)
         return n < 0 ? n : -EAGAIN;
     return pfd.revents & POLLNVAL ? -EBADF : pfd.revents;
@@ -40,12 +40,12 @@ int weft__call_socket_option(int fd, int option)
 {
     int value = 0;
     socklen_t bytes = sizeof value;
-    return getsockopt(fd, SOL_SOCKET, option, &value, &bytes) < 0 ? -errno : value;
+    return WEFT__COUNTED(getsockopt(fd, SOL_SOCKET, option, &value, &bytes)) < 0 ? -errno : value;
 }
 
 bool weft__call_is_open(int fd)
 {
-    return fcntl(fd, F_GETFD) >= 0;
+    return WEFT__COUNTED(fcntl(fd, F_GETFD)) >= 0;
 }
 
 bool weft__call_is_tcp(int fd)
@@ -56,18 +56,18 @@ bool weft__call_is_tcp(int fd)
 
 int weft__call_set_nonblock(int fd)
 {
-    int flags = fcntl(fd, F_GETFL);
+    int flags = WEFT__COUNTED(fcntl(fd, F_GETFL));
     if (flags < 0)
         return -errno;
     if (!(flags & O_NONBLOCK))
-        fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+        (void)WEFT__COUNTED(fcntl(fd, F_SETFL, flags | O_NONBLOCK));
     return flags;
 }
 
 void weft__call_restore_flags(int fd, int flags)
 {
     if (!(flags & O_NONBLOCK))
-        fcntl(fd, F_SETFL, flags);
+        (void)WEFT__COUNTED(fcntl(fd, F_SETFL, flags));
 }
 
 void weft__sigpipe_hold(weft__sigpipe *s)
@@ -75,10 +75,10 @@ void weft__sigpipe_hold(weft__sigpipe *s)
     sigset_t sigpipe, pending;
     sigemptyset(&sigpipe);
     sigaddset(&sigpipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &sigpipe, &s->old_mask);
+    (void)WEFT__COUNTED(pthread_sigmask(SIG_BLOCK, &sigpipe, &s->old_mask));
     /* If the signal was not blocked before, it cannot have been pending. */
-    s->was_pending = sigismember(&s->old_mask, SIGPIPE) && sigpending(&pending) == 0 &&
-                     sigismember(&pending, SIGPIPE);
+    s->was_pending = sigismember(&s->old_mask, SIGPIPE) &&
+                     WEFT__COUNTED(sigpending(&pending)) == 0 && sigismember(&pending, SIGPIPE);
 }
 
 void weft__sigpipe_release(const weft__sigpipe *s, intptr_t result)
@@ -88,9 +88,9 @@ void weft__sigpipe_release(const weft__sigpipe *s, intptr_t result)
         sigset_t sigpipe;
         sigemptyset(&sigpipe);
         sigaddset(&sigpipe, SIGPIPE);
-        (void)TEMP_FAILURE_RETRY(sigtimedwait(&sigpipe, NULL, &no_wait));
+        (void)TEMP_FAILURE_RETRY(WEFT__COUNTED(sigtimedwait(&sigpipe, NULL, &no_wait)));
     }
-    pthread_sigmask(SIG_SETMASK, &s->old_mask, NULL);
+    (void)WEFT__COUNTED(pthread_sigmask(SIG_SETMASK, &s->old_mask, NULL));
 }
 
 bool weft__call_never_waits(const weft__op *op)
@@ -150,7 +150,7 @@ void weft__call_set_wait(weft__op *op)
 int weft__call_check_waitable(int fd)
 {
     struct stat status;
-    if (fstat(fd, &status) < 0)
+    if (WEFT__COUNTED(fstat(fd, &status)) < 0)
         return -errno;
     return S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) ? -EPERM : 0;
 }
@@ -170,7 +170,7 @@ static intptr_t block_wait(const weft__op *op)
     if (rc < 0)
         return rc;
     struct pollfd pfd = {.fd = op->fd, .events = (short)op->wait_events};
-    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&pfd, 1, -1)));
+    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(WEFT__COUNTED(poll(&pfd, 1, -1))));
     return n < 0 ? n : pfd.revents;
 }
 
@@ -238,7 +238,7 @@ static intptr_t block_open(const weft__op *op)
         return -EFAULT;
     int flags = op->u.open.flags | O_CLOEXEC;
     return weft__call_result(
-        TEMP_FAILURE_RETRY(openat(op->fd, op->u.open.path, flags, op->u.open.mode)));
+        TEMP_FAILURE_RETRY(WEFT__COUNTED(openat(op->fd, op->u.open.path, flags, op->u.open.mode))));
 }
 
 /*
@@ -270,7 +270,8 @@ static intptr_t call_once(weft__op *op)
     case WEFT__OP_OPEN:
         return block_open(op);
     case WEFT__OP_FSYNC:
-        return weft__call_result(op->u.is_data_only ? fdatasync(op->fd) : fsync(op->fd));
+        return weft__call_result(op->u.is_data_only ? WEFT__COUNTED(fdatasync(op->fd))
+                                                    : WEFT__COUNTED(fsync(op->fd)));
     case WEFT__OP_CALL:
         return op->u.call.fn(op->u.call.arg);
     default:
@@ -283,7 +284,7 @@ static int wait_blocking(const weft__op *op)
 {
     bool is_retry = op->wait_fd < 0;
     struct pollfd pfd = {.fd = op->wait_fd, .events = (short)op->wait_events};
-    return poll(&pfd, 1, is_retry ? 1 : -1) < 0 && errno != EINTR ? -errno : 0;
+    return WEFT__COUNTED(poll(&pfd, 1, is_retry ? 1 : -1)) < 0 && errno != EINTR ? -errno : 0;
 }
 
 intptr_t weft__call_block(weft__op *op)
@@ -305,22 +306,22 @@ intptr_t weft__call_block(weft__op *op)
 int weft__call_shutdown(weft__backend *b, int fd, int how)
 {
     (void)b;
-    return shutdown(fd, how) < 0 ? -errno : 0;
+    return WEFT__COUNTED(shutdown(fd, how)) < 0 ? -errno : 0;
 }
 
 int weft__call_pipe(weft__backend *b, int fd[2])
 {
     (void)b;
-    return pipe2(fd, O_CLOEXEC) < 0 ? -errno : 0;
+    return WEFT__COUNTED(pipe2(fd, O_CLOEXEC)) < 0 ? -errno : 0;
 }
 
 int weft__call_socketpair(weft__backend *b, int fd[2])
 {
     (void)b;
-    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0 ? -errno : 0;
+    return WEFT__COUNTED(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd)) < 0 ? -errno : 0;
 }
 
 int weft__call_close(int fd)
 {
-    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+    return WEFT__COUNTED(close(fd)) < 0 && errno != EINTR ? -errno : 0;
 }

@@ -72,13 +72,13 @@ static void remaining_init(const weft__op *op, remaining_io *s)
 static intptr_t read_with(int fd, const remaining_io *s, int flags)
 {
     return weft__call_result(
-        TEMP_FAILURE_RETRY(preadv2(fd, s->pieces, s->count, s->offset, flags)));
+        TEMP_FAILURE_RETRY(WEFT__COUNTED(preadv2(fd, s->pieces, s->count, s->offset, flags))));
 }
 
 static intptr_t write_with(int fd, const remaining_io *s, int flags)
 {
     return weft__call_result(
-        TEMP_FAILURE_RETRY(pwritev2(fd, s->pieces, s->count, s->offset, flags)));
+        TEMP_FAILURE_RETRY(WEFT__COUNTED(pwritev2(fd, s->pieces, s->count, s->offset, flags))));
 }
 
 /* Write with SIGPIPE blocked. This works on all kernels. */
@@ -120,16 +120,16 @@ static intptr_t write_nowait(int fd, const remaining_io *s)
  */
 static intptr_t write_ready(int fd, const remaining_io *s)
 {
-    int flags = fcntl(fd, F_GETFL);
+    int flags = WEFT__COUNTED(fcntl(fd, F_GETFL));
     if (flags < 0)
         return -errno;
     struct stat status;
-    if (flags & O_NONBLOCK || fstat(fd, &status) < 0)
+    if (flags & O_NONBLOCK || WEFT__COUNTED(fstat(fd, &status)) < 0)
         return write_masked(fd, s, 0);
-    if (S_ISCHR(status.st_mode) && isatty(fd)) {
-        fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    if (S_ISCHR(status.st_mode) && WEFT__COUNTED(isatty(fd))) {
+        (void)WEFT__COUNTED(fcntl(fd, F_SETFL, flags | O_NONBLOCK));
         intptr_t result = write_masked(fd, s, 0);
-        fcntl(fd, F_SETFL, flags);
+        (void)WEFT__COUNTED(fcntl(fd, F_SETFL, flags));
         return result;
     }
     if (!S_ISFIFO(status.st_mode) || s->bytes <= PIPE_BUF)
@@ -152,16 +152,17 @@ static intptr_t transfer_try_socket(const weft__op *op, const remaining_io *s)
     ssize_t n;
     switch (op->code) {
     case WEFT__OP_READ:
-        n = TEMP_FAILURE_RETRY(recv(op->fd, piece->iov_base, piece->iov_len, MSG_DONTWAIT));
+        n = TEMP_FAILURE_RETRY(
+            WEFT__COUNTED(recv(op->fd, piece->iov_base, piece->iov_len, MSG_DONTWAIT)));
         break;
     case WEFT__OP_WRITE:
-        n = TEMP_FAILURE_RETRY(send(op->fd, piece->iov_base, piece->iov_len, flags));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(send(op->fd, piece->iov_base, piece->iov_len, flags)));
         break;
     case WEFT__OP_READV:
-        n = TEMP_FAILURE_RETRY(recvmsg(op->fd, &message, MSG_DONTWAIT));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(recvmsg(op->fd, &message, MSG_DONTWAIT)));
         break;
     default:
-        n = TEMP_FAILURE_RETRY(sendmsg(op->fd, &message, flags));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(sendmsg(op->fd, &message, flags)));
         break;
     }
     return weft__call_result(n);
@@ -197,7 +198,7 @@ static void fd_kind_probe(int fd, weft__fd_kind *kind)
 {
     struct stat status;
     *kind = (weft__fd_kind){.is_not_socket = false};
-    if (fstat(fd, &status) < 0)
+    if (WEFT__COUNTED(fstat(fd, &status)) < 0)
         return;
     kind->is_not_socket = !S_ISSOCK(status.st_mode);
     kind->is_on_disk = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);

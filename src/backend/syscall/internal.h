@@ -7,6 +7,7 @@
 #define WEFT_BACKEND_SYSCALL_INTERNAL_H
 
 #include "backend/syscall/call.h"
+#include "backend/syscall/count.h"
 
 #include <errno.h>
 #include <signal.h>

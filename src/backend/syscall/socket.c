@@ -24,19 +24,21 @@ intptr_t weft__call_try_packet(weft__op *op, int extra_flags)
     switch (op->code) {
     case WEFT__OP_RECV:
         flags |= op->u.packet.flags;
-        n = TEMP_FAILURE_RETRY(recv(op->fd, op->u.packet.data, op->u.packet.bytes, flags));
+        n = TEMP_FAILURE_RETRY(
+            WEFT__COUNTED(recv(op->fd, op->u.packet.data, op->u.packet.bytes, flags)));
         break;
     case WEFT__OP_SEND:
         flags |= op->u.packet.flags | MSG_NOSIGNAL;
-        n = TEMP_FAILURE_RETRY(send(op->fd, op->u.packet.data, op->u.packet.bytes, flags));
+        n = TEMP_FAILURE_RETRY(
+            WEFT__COUNTED(send(op->fd, op->u.packet.data, op->u.packet.bytes, flags)));
         break;
     case WEFT__OP_RECVMSG:
         flags |= op->u.message.flags;
-        n = TEMP_FAILURE_RETRY(recvmsg(op->fd, op->u.message.header, flags));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(recvmsg(op->fd, op->u.message.header, flags)));
         break;
     default:
         flags |= op->u.message.flags | MSG_NOSIGNAL;
-        n = TEMP_FAILURE_RETRY(sendmsg(op->fd, op->u.message.header, flags));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(sendmsg(op->fd, op->u.message.header, flags)));
         break;
     }
     n = weft__call_result(n);
@@ -49,7 +51,8 @@ intptr_t weft__call_block_accept(weft__op *op)
 {
     struct sockaddr *address = op->u.accept.address;
     socklen_t *bytes = op->u.accept.bytes;
-    return weft__call_result(TEMP_FAILURE_RETRY(accept4(op->fd, address, bytes, SOCK_CLOEXEC)));
+    return weft__call_result(
+        TEMP_FAILURE_RETRY(WEFT__COUNTED(accept4(op->fd, address, bytes, SOCK_CLOEXEC))));
 }
 
 /*
@@ -80,7 +83,8 @@ static intptr_t connect_nonblocking(const weft__op *op)
     if (flags < 0)
         return flags;
     const struct sockaddr *address = op->u.connect.address;
-    intptr_t result = weft__call_result(connect(op->fd, address, op->u.connect.bytes));
+    intptr_t result =
+        weft__call_result(WEFT__COUNTED(connect(op->fd, address, op->u.connect.bytes)));
     weft__call_restore_flags(op->fd, flags);
     return result;
 }

@@ -28,10 +28,10 @@ static intptr_t copy_masked(const weft__op *op, unsigned flags)
     int out = op->u.copy.fd_out;
     flags |= op->u.copy.flags;
     if (op->code == WEFT__OP_TEE)
-        n = TEMP_FAILURE_RETRY(tee(op->fd, out, op->u.copy.bytes, flags));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(tee(op->fd, out, op->u.copy.bytes, flags)));
     else
-        n = TEMP_FAILURE_RETRY(splice(op->fd, op->u.copy.offset_in, out, op->u.copy.offset_out,
-                                      op->u.copy.bytes, flags));
+        n = TEMP_FAILURE_RETRY(WEFT__COUNTED(splice(
+            op->fd, op->u.copy.offset_in, out, op->u.copy.offset_out, op->u.copy.bytes, flags)));
     intptr_t result = weft__call_result(n);
     weft__sigpipe_release(&held, result);
     return result;
@@ -74,7 +74,7 @@ intptr_t weft__call_try_tee(weft__op *op)
 static int mode_of(int fd, mode_t *mode)
 {
     struct stat status;
-    if (fstat(fd, &status) < 0)
+    if (WEFT__COUNTED(fstat(fd, &status)) < 0)
         return -errno;
     *mode = status.st_mode;
     return 0;
@@ -139,7 +139,8 @@ static intptr_t probe_page_cache(int fd, int64_t offset)
 {
     char byte;
     struct iovec piece = {&byte, 1};
-    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(preadv2(fd, &piece, 1, offset, RWF_NOWAIT)));
+    intptr_t n = weft__call_result(
+        TEMP_FAILURE_RETRY(WEFT__COUNTED(preadv2(fd, &piece, 1, offset, RWF_NOWAIT))));
     return n == -EAGAIN ? -EOPNOTSUPP : n;
 }
 
@@ -162,8 +163,8 @@ static intptr_t sendfile_unblocked(const weft__op *op)
         return flags;
     weft__sigpipe held;
     weft__sigpipe_hold(&held);
-    intptr_t result = weft__call_result(TEMP_FAILURE_RETRY(
-        sendfile(op->u.copy.fd_out, op->fd, op->u.copy.offset_in, op->u.copy.bytes)));
+    intptr_t result = weft__call_result(TEMP_FAILURE_RETRY(WEFT__COUNTED(
+        sendfile(op->u.copy.fd_out, op->fd, op->u.copy.offset_in, op->u.copy.bytes))));
     /*
      * sendfile writes in steps. If the last step has failed and raised SIGPIPE, sendfile returns a
      * short count.

@@ -1,6 +1,8 @@
 /* Create the state of a descriptor on a ring (weft__uring_fd), and detect its file type. */
 #include "backend/uring/uring.h"
 
+#include "backend/syscall/count.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -34,15 +36,15 @@ COLD void weft__uring_fd_probe(weft__uring_fd *f, int fd)
 {
     int type;
     socklen_t bytes = sizeof type;
-    bool is_socket = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
+    bool is_socket = WEFT__COUNTED(getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes)) == 0;
     struct stat status = {0};
     if (!is_socket)
-        fstat(fd, &status);
+        (void)WEFT__COUNTED(fstat(fd, &status));
     f->is_probed = true;
     f->has_messages = is_socket && type != SOCK_STREAM;
     f->is_stream = is_socket && type == SOCK_STREAM;
     f->is_drained = false;
-    f->is_terminal = S_ISCHR(status.st_mode) && isatty(fd);
+    f->is_terminal = S_ISCHR(status.st_mode) && WEFT__COUNTED(isatty(fd));
     f->descriptor->is_not_socket = !is_socket;
     f->descriptor->is_on_disk = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
 }
@@ -50,7 +52,7 @@ COLD void weft__uring_fd_probe(weft__uring_fd *f, int fd)
 static COLD weft__uring_fd *fd_state_create(weft__uring *b, int fd)
 {
     weft__descriptor *d = weft__ready_find(&b->ready, fd);
-    if (fcntl(fd, F_GETFD) < 0)
+    if (WEFT__COUNTED(fcntl(fd, F_GETFD)) < 0)
         return NULL; /* a closed number may be large, and would need a large table */
     if (d == NULL)
         d = weft__ready_ensure(&b->ready, fd);

@@ -4,6 +4,8 @@
  */
 #include "backend/uring/leftover.h"
 
+#include "backend/syscall/count.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -52,7 +54,7 @@ bool weft__conns_append(weft__conns **conns, int fd)
 void weft__conns_close(weft__conns *c)
 {
     for (; !weft__conns_are_empty(c); c->first++)
-        close(c->fd[c->first]);
+        (void)WEFT__COUNTED(close(c->fd[c->first]));
     free(c);
 }
 

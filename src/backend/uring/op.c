@@ -5,6 +5,7 @@
 #include "backend/uring/uring.h"
 
 #include "backend/syscall/call.h"
+#include "backend/syscall/count.h"
 #include "base/libc.h"
 
 #include <errno.h>
@@ -208,7 +209,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
     if (op->fd >= 0) {
         f = weft__uring_fd_ensure(b, op->fd);
         if (f == NULL)
-            return fcntl(op->fd, F_GETFD) < 0 ? -EBADF : -ENOMEM;
+            return WEFT__COUNTED(fcntl(op->fd, F_GETFD)) < 0 ? -EBADF : -ENOMEM;
         if (f->descriptor->is_closing)
             return -EBADF;
         if (UNLIKELY(f->leftover != NULL)) {

@@ -13,6 +13,7 @@
 #include "backend/uring/uring.h"
 
 #include "backend/syscall/call.h"
+#include "backend/syscall/count.h"
 #include "backend/uring/buffers.h"
 #include "base/clock.h"
 #include "base/libc.h"
@@ -103,7 +104,7 @@ static int submit_and_reap(weft__uring *b, unsigned max)
     int rc = 0;
     weft__uring_check_sqes(b);
     if (must_enter(b))
-        rc = io_uring_submit_and_get_events(&b->ring);
+        rc = WEFT__COUNTED(io_uring_submit_and_get_events(&b->ring));
     reap_completions(b, max);
     return rc < 0 && !is_temporary(rc) ? rc : 0;
 }
@@ -157,6 +158,7 @@ static int wait_for_completion(weft__uring *b, int64_t timeout_ns)
     struct __kernel_timespec timeout = {timeout_ns / WEFT__NS_PER_S, timeout_ns % WEFT__NS_PER_S};
     struct io_uring_cqe *ignored;
     weft__uring_check_sqes(b);
+    weft__syscalls_made++;
     int rc = io_uring_submit_and_wait_timeout(&b->ring, &ignored, 1,
                                               timeout_ns < 0 ? NULL : &timeout, NULL);
     bool was_empty = io_uring_cq_ready(&b->ring) == 0;
@@ -244,7 +246,7 @@ static bool uring_wake_remote(weft__backend *base, weft__backend *to, uint32_t t
      * A message that remains in the queue is sent later. A late wake is harmless, even to another
      * ring.
      */
-    return io_uring_submit(&b->ring) >= 0 && io_uring_sq_ready(&b->ring) == 0 &&
+    return WEFT__COUNTED(io_uring_submit(&b->ring)) >= 0 && io_uring_sq_ready(&b->ring) == 0 &&
            !take_wake_failure(b, key, from);
 }
 

@@ -8,6 +8,7 @@
  */
 #include "backend/workers/worker_queue.h"
 
+#include "backend/syscall/count.h"
 #include "base/busy_poll.h"
 #include "base/clock.h"
 #include "base/libc.h"
@@ -107,6 +108,7 @@ static void worker_queues_unlock(void)
 static void workers_after_fork(void)
 {
     fork_generation++;
+    weft__syscalls_reset_workers();
     for (worker_queue *q = worker_queues; q < worker_queues + WEFT__WORKER_QUEUE_COUNT; q++) {
         q->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
         weft__list_init(&q->queue);
@@ -233,6 +235,7 @@ static void run_task(worker_queue *q, weft__task *t)
     unsigned generation = fork_generation;
     pthread_mutex_unlock(&q->lock);
     t->run(t);
+    weft__syscalls_add_worker();
     if (generation != fork_generation)
         exit(EXIT_SUCCESS); /* the task has called fork, and this process is the child */
     pthread_mutex_lock(&q->lock);
@@ -244,6 +247,7 @@ static void run_task(worker_queue *q, weft__task *t)
     }
     pthread_mutex_unlock(&q->lock);
     t->end(t, was_detached);
+    weft__syscalls_add_worker();
     if (was_detached) {
         pthread_mutex_lock(&q->lock);
         q->running--;

@@ -15,9 +15,12 @@
 #include "core/cord/registry.h"
 #include "core/cord/thread.h"
 #include "core/debug/diag.h"
+#include "core/inspect/stack_advice.h"
+#include "core/inspect_socket/inspect_socket.h"
 #include "core/lifetime/exit.h"
 #include "core/sched/thread_state.h"
 #include "core/signal/signal.h"
+#include "core/trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,11 +170,17 @@ static void cord_bind(weft__cord *c)
     weft__context_adopt(&c->main->context);
     if (__cxa_get_globals != NULL)
         c->cxx = __cxa_get_globals();
+    c->has_stack_advice = weft__stack_advice_is_on();
+    weft__cord_update_slow_switch(c);
     weft__cord_use_thread_states(c);
     weft__cord_self = c;
     weft__watchdog_attach(&c->watchdog);
     weft__thread_close_at_exit(c);
     weft__signal_dump_install();
+    weft__inspect_socket_install();
+    weft__watchdog_install();
+    weft__trace_process_begin();
+    weft__trace_cord_begin(c);
 }
 
 /* Record the error because of which the calling thread cannot have fibers. */
@@ -235,6 +244,7 @@ void weft__cord_close(weft__cord *c)
     cord_end_fibers(c);
     weft__error_set(c->main, NULL);
     weft__error_drop_queue(c->main);
+    weft__trace_cord_end(c);
     cord_unpublish(c, handle != NULL);
     /* Reject before the backend is closed, because drop functions may need the backend. */
     weft__inbox_reject_all(c);

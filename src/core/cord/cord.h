@@ -18,6 +18,7 @@
 #include "core/fiber/fiber.h"
 #include "core/fiber/id_reserve.h"
 #include "core/lifetime/unawaited.h"
+#include "core/sched/latency.h"
 #include "core/stack/overflow.h"
 
 #include <errno.h>
@@ -63,12 +64,17 @@ struct weft__cord {
     uint32_t tick_left; /* switches until the next tick */
     uint32_t tick_span; /* the initial value of tick_left */
     weft__runqueue runqueue;
-    /* A switch also swaps C++ exception state, FPU environments or thread states. */
+    /* A switch also swaps C++ exception state, FPU environments or thread states, or is traced. */
     bool has_slow_switch;
     bool has_thread_states; /* a switch also swaps registered thread states (thread_state.h) */
+    bool has_stack_advice;  /* the end of a fiber measures its stack (stack_advice.h) */
 
-    uint64_t switches;  /* excluding switches of the current tick */
-    bool is_accounting; /* measure the time of each fiber */
+    uint64_t switches;         /* excluding switches of the current tick */
+    bool is_accounting;        /* measure the time of each fiber */
+    struct weft__trace *trace; /* events of this cord (core/trace/trace.h); NULL: none wanted */
+    /* Like tick_left and tick_span, which are 1 while trace is not NULL. Otherwise not used. */
+    uint32_t traced_left, traced_span;
+    bool are_records_traced; /* is_traced of new records; protected by the lock of id_reserve */
 
     weft__cxx_globals *cxx; /* exception state of the running fiber; NULL: no C++ runtime */
     /* The FPU environment of other fibers, saved while a fiber with its own environment runs. */
@@ -139,6 +145,7 @@ struct weft__cord {
     weft__watchdog_state watchdog; /* shared with the watchdog thread */
     weft__top top;                 /* shares of CPU time; only while accounting */
     weft__cord_stats stats;        /* counters for other threads */
+    weft__latency latency;         /* wake-up latency of fibers, for weft_stats */
 
     weft__overflow_thread overflow;
     weft__trim trim;
@@ -150,6 +157,8 @@ struct weft__cord {
     void (*on_idle)(void *); /* NULL: none */
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops; /* for weft_stats */
+    uint64_t spun;                       /* fibers created, for weft_stats */
+    size_t watches;                      /* open watches (io/fd_watch.c), for weft_stats */
     uint64_t scope_cancels;              /* scopes that have interrupted a call (scope.h) */
     /* Remote messages (inbox.c). */
     struct weft__msg_slab *msg_slab; /* memory for the next messages to send; NULL: none */
@@ -182,7 +191,8 @@ extern bool weft__is_copy __attribute__((visibility("hidden")));
 /* Update has_slow_switch after one of its conditions has changed. */
 static inline void weft__cord_update_slow_switch(weft__cord *c)
 {
-    c->has_slow_switch = c->cxx != NULL || c->fpu_env_owners > 0 || c->has_thread_states;
+    c->has_slow_switch = c->cxx != NULL || c->fpu_env_owners > 0 || c->has_thread_states ||
+                         c->has_stack_advice || c->trace != NULL;
 }
 
 /*

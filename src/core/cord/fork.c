@@ -11,8 +11,10 @@
 #include "core/debug/diag.h"
 #include "core/fiber/error.h"
 #include "core/fiber/mailbox.h"
+#include "core/inspect/snapshot.h"
 #include "core/lifetime/exit.h"
 #include "core/lifetime/scope.h"
+#include "core/trace/trace.h"
 
 #include <weft/fork.h>
 
@@ -71,6 +73,7 @@ void weft__fork_in_child(void)
     weft__deadlock_reset(false);
     weft__cord_handles_reset();
     weft__mailbox_bounds_reset();
+    weft__snapshot_after_fork();
 }
 
 void weft__fork_stop(void)
@@ -208,10 +211,12 @@ static void cord_renew_in_child(weft__cord *c)
     weft__deadlock_reset(true);
     weft__cord_handles_reset();
     weft__mailbox_bounds_reset();
+    weft__snapshot_after_fork();
     cord_reset_shared(c);
     cord_remove_other_fibers(c, c->current);
     weft__cord_reopen(c);
     weft__scopes_rearm(c, c->current);
+    weft__trace_in_child(c);
     weft__workers_unblock_signals();
 }
 

@@ -81,7 +81,7 @@ static void handle_cancel(weft__cord_handle *h, double grace_s)
     if (h->is_cancelled || h->has_ended)
         return;
     weft_value grace_us = (weft_value)(grace_s < 1e9 ? grace_s * 1e6 : 1e15);
-    h->cancel_msg = (weft__remote_msg){NULL, deliver_cord_cancel, h->id, grace_us};
+    h->cancel_msg = (weft__remote_msg){NULL, deliver_cord_cancel, h->id, grace_us, 0};
     atomic_store_explicit(&h->is_cancelled, true, memory_order_release);
     (void)weft__cord_post(&h->cancel_msg); /* if this fails, the cord is already ending */
 }
@@ -176,9 +176,18 @@ static void joiner_drop(joiner *j)
 
 static bool leave_cord(weft__fiber *f);
 
-static const weft__wait_kind waits_cord = {"the end of a thread", .leave = leave_cord};
+/* Return the main fiber of the awaited cord. */
+static weft_fiber joined_main(const weft__fiber *f)
+{
+    return ((const joiner *)f->wait_object)->handle->id;
+}
+
+static const weft__wait_kind waits_cord = {"the end of a thread", .leave = leave_cord,
+                                           .holder = joined_main};
 static const weft__wait_kind waits_cord_uninterruptible = {
-    .name = "the end of a thread (uninterruptible)", .is_uninterruptible = true};
+    .name = "the end of a thread (uninterruptible)",
+    .is_uninterruptible = true,
+    .holder = joined_main};
 
 static void deliver_cord_exit(weft__cord *c, weft__remote_msg *msg)
 {

@@ -6,6 +6,7 @@
 
 #include "core/cord/registry.h"
 #include "core/cord/remote_wait.h"
+#include "core/trace/trace.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -34,6 +35,16 @@ static weft__remote_msg *inbox_pop(weft__cord *c)
     return msg;
 }
 
+void weft__inbox_each(weft__cord *c, void (*fn)(weft__cord *c, weft__remote_msg *msg))
+{
+    weft__remote_msg **end = &c->inbox_taken;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = msgs_reverse(atomic_exchange(&c->inbox, NULL));
+    for (weft__remote_msg *msg = c->inbox_taken; msg != NULL; msg = msg->next)
+        fn(c, msg);
+}
+
 /*
  * Deliver at most count_max messages, and return their number. receiver is c or NULL. If receiver
  * is NULL, reject the messages.
@@ -44,8 +55,12 @@ static unsigned inbox_deliver(weft__cord *c, weft__cord *receiver, unsigned coun
     weft__remote_msg *msg;
     while (count < count_max && (msg = inbox_pop(c)) != NULL) {
         count++;
+        if (UNLIKELY(c->trace != NULL))
+            weft__trace_receive(c, msg);
         msg->deliver(receiver, msg);
     }
+    if (UNLIKELY(c->trace != NULL))
+        weft__trace_receive(c, NULL);
     c->messages += count;
     atomic_fetch_sub_explicit(&c->remote_pending, count, memory_order_relaxed);
     return count;
@@ -124,6 +139,8 @@ static inline bool push_must_wake(weft__cord *c, weft__remote_msg *msg)
 
 void weft__inbox_push(weft__cord *c, weft__remote_msg *msg)
 {
+    weft__cord *self = weft__cord_self;
+    msg->trace_id = UNLIKELY(self != NULL && self->trace != NULL) ? weft__trace_send(self, msg) : 0;
     if (push_must_wake(c, msg))
         weft__cord_wake(c);
 }
@@ -324,12 +341,12 @@ cord_send(const weft__remote_msg *msg, bool fails_if_bounded,
 int weft__cord_send(weft_fiber fiber, weft_value value,
                     void (*deliver)(weft__cord *c, weft__remote_msg *msg), bool fails_if_bounded)
 {
-    return cord_send(&(weft__remote_msg){NULL, deliver, fiber, value}, fails_if_bounded, NULL);
+    return cord_send(&(weft__remote_msg){NULL, deliver, fiber, value, 0}, fails_if_bounded, NULL);
 }
 
 int weft__cord_send_if(weft_fiber fiber, weft_value value,
                        void (*deliver)(weft__cord *c, weft__remote_msg *msg),
                        int (*admit)(weft__cord *c, weft__remote_msg *msg))
 {
-    return cord_send(&(weft__remote_msg){NULL, deliver, fiber, value}, false, admit);
+    return cord_send(&(weft__remote_msg){NULL, deliver, fiber, value, 0}, false, admit);
 }

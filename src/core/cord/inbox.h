@@ -39,6 +39,12 @@ static inline bool weft__cord_has_messages(weft__cord *c)
 void weft__inbox_read(weft__cord *c);
 
 /*
+ * Call fn for each undelivered message, the oldest first. fn must not remove the message. Only the
+ * thread of the cord may call this function.
+ */
+void weft__inbox_each(weft__cord *c, void (*fn)(weft__cord *c, weft__remote_msg *msg));
+
+/*
  * Begin a round. A round ends when each fiber that was runnable at the beginning of the round has
  * run.
  */

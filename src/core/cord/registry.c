@@ -2,6 +2,7 @@
 #include "core/cord/registry.h"
 
 #include "core/cord/inbox.h"
+#include "core/debug/layout.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -22,6 +23,14 @@ static registry_slot registry[SLOTS_MAX];
 /* Protects is_taken, serial and registry_end. Cords are published under this lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t registry_end; /* slots with this index and higher were never taken */
+
+const weft__registry_view weft__registry_view_here = {
+    .slots = registry,
+    .end = &registry_end,
+    .slot_bytes = sizeof(registry_slot),
+    .cord_at = offsetof(registry_slot, cord),
+    .layout = &weft__debug_layout,
+};
 
 /*
  * Minimum number of unused serials per fiber slot of a new cord. Prefer registry slots with at

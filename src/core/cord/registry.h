@@ -10,6 +10,17 @@
 
 #include "core/cord/cord.h"
 
+/* The table of slots, for debuggers (core/debug/layout.h). */
+typedef struct weft__registry_view {
+    const void *slots;
+    const uint32_t *end; /* slots with this index and higher are empty */
+    uint32_t slot_bytes;
+    uint32_t cord_at;   /* the offset of the pointer to the cord in a slot */
+    const void *layout; /* so that programs with the static library contain the layout */
+} weft__registry_view;
+
+extern const weft__registry_view weft__registry_view_here;
+
 /*
  * Reserve a slot for a cord. Set the index of the cord. Set serial_base so that the cord does not
  * reuse ids of earlier cords in the slot.

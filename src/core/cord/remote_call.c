@@ -21,6 +21,7 @@ typedef struct remote_spawn {
     weft__remote_msg msg; /* to the new fiber */
     weft_fn *fn;
     void *arg;
+    const void *spun_at; /* the return address of the public call */
     weft_spin_options options;
     char name[WEFT__NAME_BYTES];
     char bytes[] __attribute__((aligned(16))); /* a copy of arg, if options.arg_bytes is not 0 */
@@ -31,7 +32,7 @@ static int spawn_create_fiber(weft__cord *c, remote_spawn *s, weft__fiber **f)
 {
     if (c == NULL)
         return -ESRCH;
-    return weft__fiber_new_reserved(c, s->msg.fiber, s->fn, s->arg, &s->options, f);
+    return weft__fiber_new_reserved(c, s->msg.fiber, s->fn, s->arg, &s->options, s->spun_at, f);
 }
 
 /*
@@ -118,7 +119,7 @@ static int spawn_dispatch(remote_spawn *s, weft_cord cord, bool may_be_rejected,
 }
 
 static int spawn_send(weft_cord cord, weft_fn *fn, void *arg, const weft_spin_options *o,
-                      weft_fiber *id)
+                      const void *spun_at, weft_fiber *id)
 {
     int rc = weft__spin_check(fn, arg, o);
     if (rc < 0)
@@ -127,6 +128,7 @@ static int spawn_send(weft_cord cord, weft_fn *fn, void *arg, const weft_spin_op
     if (s == NULL)
         return weft_fail(-ENOMEM, "weft_cord_spin: out of memory");
     spawn_fill(s, fn, arg, o);
+    s->spun_at = spun_at;
     rc = spawn_dispatch(s, cord, true, id);
     if (rc == 0)
         return 0;
@@ -136,17 +138,24 @@ static int spawn_send(weft_cord cord, weft_fn *fn, void *arg, const weft_spin_op
                      (unsigned long long)cord);
 }
 
+static weft_fiber cord_spin_at(weft_cord cord, weft_fn *fn, void *arg,
+                               const weft_spin_options *options, const void *spun_at)
+{
+    weft_fiber id;
+    const weft_spin_options *o = options != NULL ? options : &(weft_spin_options){0};
+    int rc = spawn_send(cord, fn, arg, o, spun_at, &id);
+    return rc == 0 ? id : 0;
+}
+
 weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
                                const weft_spin_options *options)
 {
-    weft_fiber id;
-    int rc = spawn_send(cord, fn, arg, options != NULL ? options : &(weft_spin_options){0}, &id);
-    return rc == 0 ? id : 0;
+    return cord_spin_at(cord, fn, arg, options, __builtin_return_address(0));
 }
 
 weft_fiber weft_cord_spin(weft_cord cord, weft_fn *fn, void *arg)
 {
-    return weft_cord_spin_with(cord, fn, arg, NULL);
+    return cord_spin_at(cord, fn, arg, NULL, __builtin_return_address(0));
 }
 
 /*
@@ -182,7 +191,15 @@ static void call_unref(remote_call *call)
 
 static bool leave_call(weft__fiber *f);
 
-static const weft__wait_kind waits_call = {"a call in another thread", .leave = leave_call};
+/* Return the fiber of the call in the other thread. */
+static weft_fiber callee_of(const weft__fiber *f)
+{
+    const remote_call *call = f->wait_object;
+    return call->spawn.msg.fiber;
+}
+
+static const weft__wait_kind waits_call = {"a call in another thread", .leave = leave_call,
+                                           .holder = callee_of};
 static const weft__wait_kind waits_callee = {
     .name = "the end of a cancelled call in another thread", .is_uninterruptible = true};
 
@@ -217,7 +234,7 @@ static void deliver_call_reply(weft__cord *c, weft__remote_msg *msg)
 static void call_reply(remote_call *call, weft_value value, const weft__error *error)
 {
     call->error = weft_is_error(value) ? weft__error_clone(error) : NULL;
-    call->reply_msg = (weft__remote_msg){NULL, deliver_call_reply, call->caller, value};
+    call->reply_msg = (weft__remote_msg){NULL, deliver_call_reply, call->caller, value, 0};
     if (weft__cord_post(&call->reply_msg) < 0)
         call_abandon(call); /* the cord of the caller has ended */
 }
@@ -260,7 +277,7 @@ static void deliver_call_cancel(weft__cord *c, weft__remote_msg *msg)
 static bool leave_call(weft__fiber *f)
 {
     remote_call *call = f->wait_object;
-    call->cancel_msg = (weft__remote_msg){NULL, deliver_call_cancel, call->spawn.msg.fiber, 0};
+    call->cancel_msg = (weft__remote_msg){NULL, deliver_call_cancel, call->spawn.msg.fiber, 0, 0};
     atomic_fetch_add_explicit(&call->refs, 1, memory_order_relaxed);
     bool is_abandoned = call->may_abandon;
     f->waits_in = &waits_callee;
@@ -294,8 +311,8 @@ static weft_value call_send(weft__cord *c, weft_cord cord, void *arg, const weft
     return weft__wait(c, &waits_call, call);
 }
 
-weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
-                               const weft_call_options *options)
+static weft_value cord_call_at(weft_cord cord, weft_fn *fn, void *arg,
+                               const weft_call_options *options, const void *spun_at)
 {
     const weft_call_options *o = options != NULL ? options : &(weft_call_options){0};
     weft_spin_options spin = {.name = o->name, .arg_bytes = o->arg_bytes};
@@ -314,10 +331,17 @@ weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
     call->has_ended = o->has_ended;
     call->may_abandon = o->drop != NULL || o->arg_bytes > 0;
     spawn_fill(&call->spawn, fn, arg, &spin);
+    call->spawn.spun_at = spun_at;
     return call_send(c, cord, arg, o, call);
+}
+
+weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
+                               const weft_call_options *options)
+{
+    return cord_call_at(cord, fn, arg, options, __builtin_return_address(0));
 }
 
 weft_value weft_cord_call(weft_cord cord, weft_fn *fn, void *arg)
 {
-    return weft_cord_call_with(cord, fn, arg, NULL);
+    return cord_call_at(cord, fn, arg, NULL, __builtin_return_address(0));
 }

@@ -19,8 +19,9 @@ typedef struct weft__remote_msg {
      * is NULL, the cord has ended or was never started. The function must then only clean up.
      */
     void (*deliver)(struct weft__cord *c, struct weft__remote_msg *msg);
-    weft_fiber fiber; /* the receiver; its id contains the index of the cord */
-    weft_value value; /* the meaning of the value depends on deliver */
+    weft_fiber fiber;  /* the receiver; its id contains the index of the cord */
+    weft_value value;  /* the meaning of the value depends on deliver */
+    uint64_t trace_id; /* weft__inbox_push sets this field; 0: the sender is not traced */
 } weft__remote_msg;
 
 #endif

@@ -69,7 +69,7 @@ static void request_reply(remote_request *r, weft_value value)
         sem_post(&r->replied); /* the sender frees the request */
         return;
     }
-    r->msg = (weft__remote_msg){NULL, deliver_tell_reply, r->sender, value};
+    r->msg = (weft__remote_msg){NULL, deliver_tell_reply, r->sender, value, 0};
     if (weft__cord_post(&r->msg) < 0)
         request_unref(r); /* the cord of the sender has ended */
 }
@@ -113,7 +113,7 @@ static bool leave_reply(weft__fiber *f)
 {
     remote_request *r = f->wait_object;
     f->waits_in = &waits_cancelled_reply;
-    r->cancel_msg = (weft__remote_msg){NULL, deliver_tell_cancel, r->receiver, 0};
+    r->cancel_msg = (weft__remote_msg){NULL, deliver_tell_cancel, r->receiver, 0, 0};
     atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
     if (weft__cord_post(&r->cancel_msg) < 0)
         request_unref(r); /* the ending cord sends the reply */

@@ -23,7 +23,7 @@ static void deliver_end(weft__cord *c, weft__remote_msg *msg)
 
 void weft__remote_wait_init(weft__remote_wait *w, bool (*withdraw)(weft__remote_wait *w))
 {
-    w->msg = (weft__remote_msg){NULL, deliver_end, weft__cord_self->current->id, 0};
+    w->msg = (weft__remote_msg){NULL, deliver_end, weft__cord_self->current->id, 0, 0};
     w->withdraw = withdraw;
 }
 

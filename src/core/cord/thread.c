@@ -11,7 +11,9 @@
 #include "core/cord/registry.h"
 #include "core/debug/diag.h"
 #include "core/fiber/error.h"
+#include "core/inspect/stack_advice.h"
 #include "core/lifetime/exit.h"
+#include "core/trace/trace.h"
 
 #include <weft/scope.h>
 #include <weft/time.h>
@@ -174,6 +176,8 @@ static void close_process(int status, void *arg)
     if (c != NULL)
         cord_reject_others(c);
     bool have_cords_failed = weft__cord_handles_end_all(own);
+    weft__stack_advice_at_exit();
+    weft__trace_process_end();
     if ((code != 0 || have_cords_failed) && status == 0)
         fail_process();
 }

@@ -5,21 +5,64 @@
 #include "base/libc.h"
 #include "base/result.h"
 #include "core/debug/diag.h"
+#include "core/inspect/frames.h"
+#include "core/inspect/print.h"
+#include "core/inspect/snapshot.h"
+#include "core/inspect/stack_advice.h"
 #include "core/lifetime/tree.h"
 #include "core/sched/sched.h"
 
+#include <math.h>
+
 #define FRAMES_SHOWN 32
 
-/* Return the fiber that must end the wait of f. 0: not known. */
-static weft_fiber awaited_fiber(const weft__fiber *f)
+/* Return the address of a field of the wait object. See weft__wait_kind.fd_at. */
+static const void *wait_field(const weft__fiber *f, uint16_t at)
+{
+    return (const char *)f->wait_object + at - 1;
+}
+
+/* Return the fiber that holds the awaited lock. 0: none. See weft__owner. */
+static weft_fiber lock_holder(const weft__fiber *f)
+{
+    const weft__fiber *owner = *(weft__fiber *const *)wait_field(f, f->waits_in->owner_at);
+    if (owner == NULL || owner == (const weft__fiber *)-1)
+        return 0;
+    uint32_t generation = *(const uint32_t *)wait_field(f, f->waits_in->owner_generation_at);
+    return owner->owner_generation == generation ? owner->id : 0;
+}
+
+weft_fiber weft__awaited_fiber(const weft__fiber *f)
 {
     const weft__wait_kind *kind = f->waits_in;
     if (kind->holder != NULL)
         return kind->holder(f);
+    if (kind->owner_at != 0)
+        return lock_holder(f);
     return kind->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0;
 }
 
-void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
+int weft__awaited_fd(const weft__fiber *f)
+{
+    uint16_t at = f->waits_in->fd_at;
+    return at != 0 ? *(const int *)wait_field(f, at) : -1;
+}
+
+/* Return the time until the earliest deadline of the fiber. */
+static double deadline_left(const weft__cord *c, const weft__fiber *f)
+{
+    const weft__fiber_live *live = f->phase != WEFT__ENDED ? f->live : NULL;
+    int64_t at_ns = WEFT__NEVER;
+    if (live != NULL && weft__timer_is_armed(&live->timer))
+        at_ns = live->timer.deadline_ns;
+    if (live != NULL && weft__timer_is_armed(&live->deadline) && live->deadline.deadline_ns < at_ns)
+        at_ns = live->deadline.deadline_ns;
+    if (at_ns == WEFT__NEVER)
+        return INFINITY;
+    return at_ns > c->now_ns ? (double)(at_ns - c->now_ns) / 1e9 : 0;
+}
+
+void weft__fiber_facts(weft__cord *c, const weft__fiber *f, weft_info *out)
 {
     bool waits = f->waits_in != NULL;
     *out = (weft_info){
@@ -29,7 +72,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .fn = f->fn,
         .state = weft__fiber_state(c, f),
         .waits_for = waits ? f->waits_in->name : "",
-        .waits_for_fiber = waits ? awaited_fiber(f) : 0,
+        .waits_for_fiber = waits ? weft__awaited_fiber(f) : 0,
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
         .cpu_s = (double)(f->phase == WEFT__ENDED ? f->spent_ns : f->live->cpu_ns) / 1e9,
@@ -37,11 +80,27 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .slice_s = weft__slice_of(c, f).fail_s,
         .is_daemon = f->is_daemon,
         .is_parked = f->is_parked,
+        .fd = waits ? weft__awaited_fd(f) : -1,
+        .deadline_s = deadline_left(c, f),
     };
-    if (f->stack.low != NULL && f->phase != WEFT__ENDED) {
+    if (f->phase != WEFT__ENDED)
+        out->spun_at = f->live->spun_at;
+    if (f->stack.low != NULL && f->phase != WEFT__ENDED)
         out->stack_bytes = f->stack.bytes;
+    if (waits && f->waits_in->describe != NULL)
+        f->waits_in->describe(f, out);
+}
+
+void weft__describe_object(const weft__fiber *f, weft_info *out)
+{
+    out->waits_on = f->wait_object;
+}
+
+void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
+{
+    weft__fiber_facts(c, f, out);
+    if (out->stack_bytes > 0)
         out->stack_used = weft__stack_used(&f->stack);
-    }
 }
 
 int weft__info_of(weft_fiber fiber, weft_info *out, size_t size)
@@ -58,19 +117,6 @@ int weft__info_of(weft_fiber fiber, weft_info *out, size_t size)
     return 0;
 }
 
-/* Return the fiber after f in pre-order, and update *depth. Return NULL if f is the last fiber. */
-static weft__fiber *tree_next(const weft__fiber *f, int *depth)
-{
-    if (weft__tree_has_children(f, NULL)) {
-        ++*depth;
-        return weft__fiber_of_sibling(f->live->children.next);
-    }
-    for (; f->parent != NULL; f = f->parent, --*depth)
-        if (f->sibling.next != &f->parent->live->children)
-            return weft__fiber_of_sibling(f->sibling.next);
-    return NULL;
-}
-
 int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
 {
     weft__cord *c = weft__cord_here();
@@ -80,7 +126,7 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
         return -EINVAL;
     weft__cord_update_time(c);
     int depth = 0;
-    for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth)) {
+    for (weft__fiber *f = c->main; f != NULL; f = weft__tree_next(f, &depth)) {
         weft_info info;
         weft__fiber_info(c, f, &info);
         int rc = fn(&info, context);
@@ -90,36 +136,6 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
     return 0;
 }
 
-/* The argument of collect_frames, which runs on the stack of the inspected fiber. */
-typedef struct frames {
-    void **out;
-    int n;
-} frames;
-
-static void collect_frames(void *arg)
-{
-    frames *fr = arg;
-    fr->n = backtrace(fr->out, fr->n);
-}
-
-/* Return true if the stack of a waiting fiber has enough free space for an unwinder. */
-static bool has_unwind_room(const weft__fiber *f)
-{
-    return f->stack.low == NULL || (char *)f->context.sp - f->stack.low >= WEFT__CALL_BYTES;
-}
-
-static int frames_of(weft__cord *c, weft__fiber *f, void **out, int n)
-{
-    frames fr = {out, n};
-    if (f->phase == WEFT__FRESH || f->phase == WEFT__ENDED || f->phase == WEFT__FREE)
-        return 0;
-    if (f == c->current)
-        collect_frames(&fr);
-    else if (!has_unwind_room(f) || !weft__context_call(&f->context, collect_frames, &fr))
-        return 0;
-    return fr.n;
-}
-
 int weft_backtrace(weft_fiber fiber, void **out, size_t n)
 {
     weft__cord *c;
@@ -127,54 +143,26 @@ int weft_backtrace(weft_fiber fiber, void **out, size_t n)
     int rc = weft__fiber_lookup(fiber, &c, &f);
     if (rc < 0)
         return rc;
-    return frames_of(c, f, out, n < FRAMES_SHOWN * 8 ? (int)n : FRAMES_SHOWN * 8);
+    return weft__frames_unwind(c, f, out, n < WEFT__FRAMES_MAX ? (int)n : WEFT__FRAMES_MAX);
 }
 
-static const char *const state_names[] = {"running", "runnable", "waiting", "dead"};
-
-static void dump_fiber(weft__cord *c, weft__fiber *f, int depth, weft__report *r)
+int weft__dump(weft__report *r, const char *prefix, bool has_cycles)
 {
-    weft_info i;
-    weft__fiber_info(c, f, &i);
-    int indent = 2 * (depth < 32 ? depth : 32);
-    weft__report_print(r, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
-                       state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
-    if (i.waits_for_fiber != 0)
-        weft__report_print(r, " #%llu '%s'", (unsigned long long)i.waits_for_fiber,
-                           weft_name_of(i.waits_for_fiber));
-    if (i.state == WEFT_WAITING)
-        weft__report_print(r, ", %.3f s", i.waiting_s);
-    if (i.stack_bytes > 0)
-        weft__report_print(r, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
-    if (c->is_accounting)
-        weft__report_print(r, "; %.6f s of CPU", i.cpu_s);
-    weft__report_print(r, "; %llu switches%s%s\n", (unsigned long long)i.switches,
-                       i.is_daemon ? "; daemon" : "", i.is_parked ? "; parked" : "");
-    void *at[FRAMES_SHOWN];
-    int n = frames_of(c, f, at, FRAMES_SHOWN);
-    if (n > 0)
-        weft__report_frames(r, at, n);
-}
-
-int weft__dump(weft__cord *c, weft__report *r, const char *prefix)
-{
-    weft__cord_update_time(c);
-    int rc = weft__report_print(
-        r, "%s%u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n", prefix,
-        weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
-        c->backend->pending, c->backend->type->name);
+    weft_snapshot_options options = {.frames_max = FRAMES_SHOWN, .has_addresses = true};
+    weft_snapshot *s;
+    int rc = weft__snapshot_take_blocking(&options, &s);
     if (rc < 0)
         return rc;
-    int depth = 0;
-    for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth))
-        dump_fiber(c, f, depth, r);
-    return 0;
+    if (has_cycles)
+        weft__print_cycles(r, s);
+    rc = weft__print_snapshot(r, s, prefix);
+    if (rc == 0 && !has_cycles)
+        weft__stack_advice_print(r, s);
+    weft_snapshot_free(s);
+    return rc;
 }
 
 int weft_dump(int fd)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return weft__no_cord();
-    return weft__dump(c, &WEFT__REPORT_TO(fd), "weft: ");
+    return weft__dump(&WEFT__REPORT_TO(fd), "weft: ", false);
 }

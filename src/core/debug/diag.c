@@ -2,6 +2,8 @@
 #include "core/debug/diag.h"
 
 #include "base/libc.h"
+#include "core/inspect/print.h"
+#include "core/inspect/symbol.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -27,7 +29,10 @@ void weft__diag_unawaited(const weft__fiber *parent, const weft__fiber *child, u
                        "values use memory. Use weft_go for fibers that are not awaited. The "
                        "function of one child, '%s', is",
                        count, (unsigned long long)parent->id, parent->name, child->name);
-    weft__report_frames(&r, &(void *){(void *)child->fn}, 1);
+    weft__report_print(&r, "    ");
+    weft__print_address(&r, (const void *)child->fn, false);
+    weft__report_print(&r, "\n");
+    weft__symbols_close();
     weft__report_end(&r);
 }
 
@@ -35,7 +40,7 @@ void weft__diag_deadlock(void)
 {
     weft__report r;
     weft__report_begin(&r, LOG_ERR, "deadlock: every fiber waits, and no event can wake a fiber");
-    weft__dump(weft__cord_self, &r, "");
+    weft__dump(&r, "", true);
     weft__report_end(&r);
 }
 
@@ -75,7 +80,7 @@ static void print_error_chain(weft__report *r, const weft__error *e)
         print_error(r, "caused by: ", i);
     print_path(r, e);
     if (e->frames_count > 0) {
-        weft__report_print(r, "  recorded at (addr2line -fpe PROGRAM +0x... gives names)\n");
+        weft__report_print(r, "  recorded at\n");
         weft__report_frames(r, e->frames, e->frames_count);
     }
 }
@@ -93,8 +98,7 @@ void weft__diag_ignored(const weft__fiber *f)
     weft__report r;
     weft__report_begin(&r, LOG_WARNING,
                        "fiber #%llu '%s' ignores its cancellation: its blocking calls fail with "
-                       "-ECANCELED, but it does not end. Backtrace (addr2line -fpe PROGRAM +0x... "
-                       "gives names):",
+                       "-ECANCELED, but it does not end. Backtrace:",
                        (unsigned long long)f->id, f->name);
     void *frames[WEFT__ERROR_FRAMES_MAX];
     weft__report_frames(&r, frames, backtrace(frames, WEFT__ERROR_FRAMES_MAX));

@@ -16,10 +16,15 @@
 FOR_POSIX void weft__diag(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /*
- * Print the tree of fibers. The first line begins with prefix. Return 0, or the error of the first
- * write.
+ * Print the trees of fibers of all cords. The first line of each tree begins with prefix. If
+ * has_cycles is true, first print the cycles of fibers that wait for each other. Otherwise print
+ * the use of stacks at the end. The call does not switch.
+ *
+ * Returns 0, the error of the first write, or:
+ * -ENOMEM if memory is exhausted
+ * -ENOTRECOVERABLE in a child of plain fork(2)
  */
-int weft__dump(weft__cord *c, weft__report *r, const char *prefix);
+int weft__dump(weft__report *r, const char *prefix, bool has_cycles);
 
 /*
  * Report the number of unawaited children of a parent, once per process. `child` is one of these
@@ -52,6 +57,15 @@ void weft__diag_undelivered(const weft__fiber *f, const weft__error *e);
  * fiber.
  */
 void weft__diag_last(const weft__error *e, int status);
+
+/* Return the fiber that must end the wait of f. 0: not known. The fiber must wait. */
+weft_fiber weft__awaited_fiber(const weft__fiber *f);
+
+/* Return the descriptor of the operation for which f waits. -1: none. The fiber must wait. */
+int weft__awaited_fd(const weft__fiber *f);
+
+/* Like weft__fiber_info, but without stack_used, which needs a system call. */
+void weft__fiber_facts(weft__cord *c, const weft__fiber *f, weft_info *out);
 
 /* Fill in information about a fiber. */
 void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out);

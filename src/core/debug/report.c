@@ -7,6 +7,8 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "core/cord/cord.h"
+#include "core/inspect/print.h"
+#include "core/inspect/symbol.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,14 +79,8 @@ void weft__report_begin(weft__report *r, int level, const char *format, ...)
 
 void weft__report_frames(weft__report *r, void *const *frames, int n)
 {
-    if (r->text == NULL) {
-        backtrace_symbols_fd(frames, n, r->fd);
-        return;
-    }
-    char **names = n > 0 ? backtrace_symbols(frames, n) : NULL;
-    for (int i = 0; i < n; i++)
-        weft__report_print(r, "%s\n", names != NULL ? names[i] : "(memory is exhausted)");
-    free(names);
+    weft__print_frames(r, frames, (unsigned)n);
+    weft__symbols_close();
 }
 
 /*

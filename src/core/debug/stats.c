@@ -1,6 +1,8 @@
 /* Counters of cords. See stats.h. */
 #include "core/debug/stats.h"
 
+#include "backend/syscall/count.h"
+#include "base/histogram.h"
 #include "base/result.h"
 #include "core/cord/registry.h"
 #include "core/sched/sched.h"
@@ -45,9 +47,25 @@ COLD void weft__stats_publish(weft__cord *c)
     STORE(to->stacks_cached, c->stacks.cached + c->warm_count);
     STORE(to->stacks_unguarded, c->stacks.unguarded);
     STORE(to->timers, c->wheel.count);
+    STORE(to->syscalls, weft__syscalls_made);
+    STORE(to->fibers_spun, c->spun);
+    STORE(to->cords, 1);
+    STORE(to->stack_bytes, c->stacks.mapped_bytes);
+    STORE(to->messages_pending, atomic_load_explicit(&c->remote_pending, memory_order_relaxed));
+    STORE(to->watches, c->watches);
+    STORE(to->stalls, c->latency.stalls);
+    STORE(to->stall_ns, c->latency.stall_ns);
     if (c->is_accounting)
         weft__stats_publish_idle(c);
     c->stats.due_ns = c->now_ns + WEFT__STATS_NS;
+}
+
+void weft__stats_add_latency(weft__cord *c, uint64_t ns)
+{
+    weft_histogram *h = &c->stats.counters.wake_latency;
+    uint64_t *bucket = &h->buckets[weft__histogram_bucket(ns)];
+    STORE(*bucket, *bucket + 1);
+    STORE(h->sum_ns, h->sum_ns + ns);
 }
 
 /* Add the fields that never decrease. */
@@ -59,6 +77,13 @@ static void add_counts(weft_counters *sum, const weft_counters *from)
     sum->ops += LOAD(from->ops);
     sum->messages += LOAD(from->messages);
     sum->wakes += LOAD(from->wakes);
+    sum->syscalls += LOAD(from->syscalls);
+    sum->fibers_spun += LOAD(from->fibers_spun);
+    sum->stalls += LOAD(from->stalls);
+    sum->stall_ns += LOAD(from->stall_ns);
+    for (size_t i = 0; i < WEFT_HISTOGRAM_BUCKETS; i++)
+        sum->wake_latency.buckets[i] += LOAD(from->wake_latency.buckets[i]);
+    sum->wake_latency.sum_ns += LOAD(from->wake_latency.sum_ns);
     size_t runnable_max = LOAD(from->runnable_max);
     if (runnable_max > sum->runnable_max)
         sum->runnable_max = runnable_max;
@@ -77,12 +102,22 @@ static void add_gauges(weft_counters *sum, const weft_counters *from)
     sum->timers += LOAD(from->timers);
     sum->idle_s += LOAD(from->idle_s);
     sum->idle_share += LOAD(from->idle_share);
+    sum->cords += LOAD(from->cords);
+    sum->stack_bytes += LOAD(from->stack_bytes);
+    sum->messages_pending += LOAD(from->messages_pending);
+    sum->watches += LOAD(from->watches);
 }
 
 static void add_cord(weft__cord *c, void *sum)
 {
     add_counts(sum, &c->stats.counters);
     add_gauges(sum, &c->stats.counters);
+}
+
+void weft__stats_read(weft__cord *c, weft_counters *out)
+{
+    *out = (weft_counters){0};
+    add_cord(c, out);
 }
 
 void weft__stats_add_ended(weft__cord *c)
@@ -107,7 +142,9 @@ static int publish_own(void)
     if (c == NULL)
         return 0;
     weft__cord_update_time(c);
+    int64_t due_ns = c->stats.due_ns;
     weft__stats_publish(c);
+    c->stats.due_ns = due_ns; /* frequent readings must not suppress the samples of latency */
     return 0;
 }
 
@@ -153,6 +190,34 @@ int weft__stats_total(weft_counters *out, size_t size)
     weft_counters sum = ended;
     weft__registry_each_locked(add_cord, &sum);
     weft__registry_unlock();
+    sum.syscalls += weft__syscalls_of_workers();
     weft__result_copy(out, size, &sum, sizeof sum);
     return 0;
+}
+
+/* The result of weft_cords. */
+typedef struct cord_list {
+    weft_cord *cords;
+    size_t n;
+    int end; /* the highest index plus 1 */
+} cord_list;
+
+static void list_cord(weft__cord *c, void *context)
+{
+    cord_list *list = context;
+    if (c->index < list->n)
+        list->cords[c->index] = c->main->id;
+    if ((int)c->index >= list->end)
+        list->end = (int)c->index + 1;
+}
+
+int weft_cords(weft_cord *cords, size_t n)
+{
+    if (weft__cord_is_forbidden(weft__cord_self))
+        return weft__no_cord();
+    cord_list list = {.cords = cords, .n = n};
+    for (size_t i = 0; i < n; i++)
+        cords[i] = 0;
+    weft__registry_each(list_cord, &list);
+    return list.end;
 }

@@ -23,8 +23,14 @@ typedef struct weft__cord_stats {
 /* Publish the counters of the calling thread's cord. */
 void weft__stats_publish(struct weft__cord *c);
 
+/* Read the published counters of a cord that the caller has acquired. Any thread may call this. */
+void weft__stats_read(struct weft__cord *c, weft_counters *out);
+
 /* Publish the idle time of the calling thread's cord. */
 void weft__stats_publish_idle(struct weft__cord *c);
+
+/* Add a sample to the published histogram of the calling thread's cord. */
+void weft__stats_add_latency(struct weft__cord *c, uint64_t ns);
 
 /*
  * Add the counters of a cord to the totals, because the cord ends. The thread of the cord calls

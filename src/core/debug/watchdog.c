@@ -3,24 +3,23 @@
  * do not switch.
  *
  * Switches do no extra work. The watchdog reads the counters that a switch updates anyway, without
- * synchronisation. Each counter is one word, and a stale value only delays the report. Only the
- * stalled thread can take its own backtrace. Therefore the watchdog sends a signal to the stalled
- * thread. If the thread is still stalled, the signal handler takes the backtrace.
+ * synchronisation. Each counter is one word, and a stale value only delays the report. The stalled
+ * thread takes its own backtrace in a signal handler (stall_trace.h).
  *
  * The watchdog counts checks instead of time. Therefore the watchdog reports no stall after the
  * process was stopped and continued.
  */
-#include "arch/sanitizers.h"
 #include "backend/workers/foreign.h"
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/thread.h"
 #include "core/cord/registry.h"
+#include "core/debug/blocking_call.h"
 #include "core/debug/diag.h"
+#include "core/debug/stall_trace.h"
 
-#include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The watchdog of the process. Code that changes a field must hold the lock. */
@@ -28,151 +27,27 @@ static struct {
     pthread_mutex_t lock;
     bool is_prepared; /* watchdog_prepare was successful */
     bool is_on;
-    pthread_t thread;        /* valid if is_on */
-    int signal;              /* the reserved signal; valid if is_on */
-    struct sigaction before; /* the earlier disposition of signal */
+    pthread_t thread; /* valid if is_on */
+    int signal;       /* the reserved signal; valid if is_on */
 } watchdog = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic int64_t scan_interval_ns; /* time between two checks; 0: the watchdog must end */
-static sem_t wake_sem; /* wakes the watchdog when scan_interval_ns or has_replied has changed */
-
-/*
- * The request for a backtrace, and the reply. There is at most one request at a time. The handler
- * and the watchdog compete to set requested_cord to NULL. If the handler wins, the handler replies.
- * If the watchdog wins, no reply will arrive.
- */
-static _Atomic(weft__cord *) requested_cord;
-static weft__progress requested_progress; /* progress of requested_cord when the request was sent */
-static atomic_bool has_replied;           /* reply is complete */
-static struct {
-    bool has_moved; /* the cord has made progress, so there is no backtrace */
-    int thread_id;
-    int frames_first; /* index of the first frame that does not belong to the handler */
-    int frames_count;
-    void *frames[WEFT__WATCHDOG_FRAMES_MAX];
-} reply;
+static sem_t wake_sem;                   /* wakes the watchdog when scan_interval_ns has changed */
 
 /* A stalled fiber. */
 typedef struct stall {
     weft__cord *cord; /* may be freed, so only for comparison; NULL: no stall */
-    weft_fiber fiber;
-    char name[WEFT__NAME_BYTES];
+    weft__stalled_fiber fiber;
     char thread_name[16];
+    int thread_id;
     double seconds;    /* time since the last progress */
+    char call[32];     /* the system call in which the thread waits; "": none */
     bool is_requested; /* a backtrace was requested */
 } stall;
-
-WEFT__UNSANITIZED static weft__progress progress_of(const weft__cord *c)
-{
-    return (weft__progress){
-        .switches = __atomic_load_n(&c->switches, __ATOMIC_RELAXED),
-        .polled_ns = __atomic_load_n(&c->polled_ns, __ATOMIC_RELAXED),
-        .tick_left = __atomic_load_n(&c->tick_left, __ATOMIC_RELAXED),
-    };
-}
-
-static bool progress_is_same(const weft__progress *a, const weft__progress *b)
-{
-    return a->switches == b->switches && a->tick_left == b->tick_left &&
-           a->polled_ns == b->polled_ns;
-}
 
 static bool is_asleep(const weft__cord *c)
 {
     return atomic_load_explicit(&c->is_asleep, memory_order_relaxed);
-}
-
-/*
- * Store the id and the name of the current fiber of a cord in s. The memory of the record remains
- * valid while the cord exists. If the cord switches during this function, the thread of the cord
- * replies with has_moved.
- */
-WEFT__UNSANITIZED static void stall_find_fiber(const weft__cord *c, stall *s)
-{
-    const weft__fiber *f = __atomic_load_n(&c->current, __ATOMIC_RELAXED);
-    s->fiber = __atomic_load_n(&f->id, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < sizeof s->name - 1; i++)
-        s->name[i] = __atomic_load_n(&f->name[i], __ATOMIC_RELAXED);
-    s->name[sizeof s->name - 1] = '\0';
-}
-
-/*
- * Return true if the stack of the handler has enough free space for a backtrace. A signal stack
- * always has enough space.
- */
-static bool has_handler_room(const weft__fiber *f, const char *frame)
-{
-    size_t above = (uintptr_t)frame - (uintptr_t)f->stack.low;
-    return f->stack.low == NULL || above >= f->stack.bytes || above >= WEFT__CALL_BYTES;
-}
-
-/* The signal handler, which runs in the stalled thread and can interrupt any code. */
-static void on_watchdog_signal(int number, siginfo_t *info, void *context)
-{
-    (void)number, (void)info, (void)context;
-    int saved = errno;
-    weft__cord *c = weft__cord_self, *expected = c;
-    if (c != NULL)
-        atomic_store(&c->watchdog.is_signal_pending, false);
-    if (c == NULL || !atomic_compare_exchange_strong(&requested_cord, &expected, NULL)) {
-        errno = saved;
-        return; /* the watchdog gave up, or another sender sent the signal */
-    }
-    weft__progress at = progress_of(c);
-    reply.has_moved = !progress_is_same(&at, &requested_progress) || is_asleep(c);
-    reply.thread_id = gettid();
-    reply.frames_first = reply.frames_count = 0;
-    if (!reply.has_moved && has_handler_room(c->current, __builtin_frame_address(0)))
-        reply.frames_count = backtrace(reply.frames, WEFT__WATCHDOG_FRAMES_MAX);
-    /*
-     * The handler returns to the kernel's trampoline. The frame after the trampoline is the
-     * interrupted frame.
-     */
-    for (int i = 0; i < reply.frames_count; i++)
-        if (reply.frames[i] == __builtin_return_address(0))
-            reply.frames_first = i + 1;
-    atomic_store(&has_replied, true);
-    sem_post(&wake_sem);
-    errno = saved;
-}
-
-static bool is_our_watchdog_handler(void)
-{
-    struct sigaction now;
-    return sigaction(watchdog.signal, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-           now.sa_sigaction == on_watchdog_signal;
-}
-
-/*
- * Reserve an unused real-time signal. Search downwards, because programs usually use the lowest
- * signals first.
- */
-static int signal_reserve(void)
-{
-    struct sigaction ours = {.sa_sigaction = on_watchdog_signal,
-                             .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-    sigfillset(&ours.sa_mask);
-    for (int number = SIGRTMAX - 1; number >= SIGRTMIN; number--) {
-        if (sigaction(number, NULL, &watchdog.before) < 0 ||
-            (watchdog.before.sa_flags & SA_SIGINFO) || watchdog.before.sa_handler != SIG_DFL)
-            continue;
-        watchdog.signal = number;
-        return sigaction(number, &ours, NULL) < 0 ? -errno : 0;
-    }
-    return -EBUSY;
-}
-
-/*
- * Restore the disposition of the signal. First ignore the signal, which discards pending instances
- * in threads that block the signal. With the default disposition, a pending instance would end the
- * process later.
- */
-static void signal_release(void)
-{
-    if (!is_our_watchdog_handler())
-        return; /* the program has replaced the handler */
-    sigaction(watchdog.signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    sigaction(watchdog.signal, &watchdog.before, NULL);
 }
 
 /* Wait for wake_sem. Return false on a timeout. */
@@ -185,7 +60,7 @@ static bool wait_for_wake(int64_t until_ns)
 /* Restart the count of checks for a cord that is new or has made progress. */
 static void watchdog_reset(weft__cord *c, void *now_ns)
 {
-    c->watchdog.progress = progress_of(c);
+    c->watchdog.progress = weft__progress_of(c);
     c->watchdog.since_ns = *(int64_t *)now_ns;
     c->watchdog.checks = 0;
     c->watchdog.is_reported = false;
@@ -208,36 +83,17 @@ typedef struct watchdog_scan {
 static void scan_cord(weft__cord *c, void *arg)
 {
     watchdog_scan *scan = arg;
-    weft__progress at = progress_of(c);
+    weft__progress at = weft__progress_of(c);
     scan->cords++;
     /*
      * The thread of a cord may not have started yet. After a fork, cords of other threads have no
      * thread.
      */
     if (atomic_load(&c->watchdog.process) != scan->process || is_asleep(c) ||
-        !progress_is_same(&at, &c->watchdog.progress))
+        !weft__progress_is_same(&at, &c->watchdog.progress))
         watchdog_reset(c, &scan->now_ns);
     else
         c->watchdog.checks++;
-}
-
-/*
- * Request a backtrace from a stalled thread. Return false if the signal cannot be sent or is still
- * pending.
- */
-static bool backtrace_request(weft__cord *c)
-{
-    if (atomic_load(&c->watchdog.is_signal_pending) || !is_our_watchdog_handler())
-        return false;
-    requested_progress = c->watchdog.progress;
-    atomic_store(&has_replied, false);
-    atomic_store(&c->watchdog.is_signal_pending, true);
-    atomic_store(&requested_cord, c);
-    if (pthread_kill(c->watchdog.thread, watchdog.signal) == 0)
-        return true;
-    atomic_store(&requested_cord, NULL);
-    atomic_store(&c->watchdog.is_signal_pending, false);
-    return false;
 }
 
 /*
@@ -252,50 +108,46 @@ static void scan_find_stall(weft__cord *c, void *arg)
         return;
     c->watchdog.is_reported = true;
     s->cord = c;
-    stall_find_fiber(c, s);
+    weft__stalled_fiber_read(c, &s->fiber);
     s->seconds = (double)(scan->now_ns - c->watchdog.since_ns) / 1e9;
     if (pthread_getname_np(c->watchdog.thread, s->thread_name, sizeof s->thread_name) != 0)
         s->thread_name[0] = '\0';
-    s->is_requested = backtrace_request(c);
+    s->thread_id = c->watchdog.thread_id;
+    if (!weft__blocking_call(s->thread_id, s->call, sizeof s->call))
+        s->call[0] = '\0';
+    s->is_requested = weft__stall_trace_begin(c, &c->watchdog.progress);
 }
 
-/*
- * Wait for the reply. Return false if the thread does not reply in time, or if the watchdog must
- * end.
- */
-static bool wait_for_reply(const stall *s)
+static bool must_end(void)
 {
-    int64_t until_ns = weft__clock_ns() + WEFT__WATCHDOG_REPLY_NS;
-    while (!atomic_load(&has_replied)) {
-        if (atomic_load(&scan_interval_ns) != 0 && wait_for_wake(until_ns))
-            continue;
-        weft__cord *expected = s->cord;
-        if (atomic_compare_exchange_strong(&requested_cord, &expected, NULL))
-            return false;
-        sched_yield(); /* the handler is about to reply */
-    }
-    return true;
+    return atomic_load(&scan_interval_ns) == 0;
 }
 
 static void diag_stall(const stall *s)
 {
-    bool is_known = s->is_requested && wait_for_reply(s);
-    if (atomic_load(&scan_interval_ns) == 0 || (is_known && reply.has_moved))
+    weft__stall_trace trace;
+    bool is_known =
+        s->is_requested && weft__stall_trace_end(WEFT__WATCHDOG_REPLY_NS, must_end, &trace);
+    if (must_end() || (is_known && trace.has_moved))
         return;
-    unsigned long long id = s->fiber;
+    unsigned long long id = s->fiber.id;
     if (!is_known) {
         weft__diag(LOG_WARNING,
                    "fiber #%llu '%s' of thread '%s' has not switched for %.3f s; no backtrace, "
                    "because the thread did not handle signal %d",
-                   id, s->name, s->thread_name, s->seconds, watchdog.signal);
+                   id, s->fiber.name, s->thread_name, s->seconds, watchdog.signal);
         return;
     }
     weft__report r;
+    bool is_blocked = s->call[0] != '\0';
     weft__report_begin(&r, LOG_WARNING,
-                       "fiber #%llu '%s' of thread %d '%s' has not switched for %.3f s; backtrace:",
-                       id, s->name, reply.thread_id, s->thread_name, s->seconds);
-    weft__report_frames(&r, reply.frames + reply.frames_first,
-                        reply.frames_count - reply.frames_first);
+                       "fiber #%llu '%s' of thread %d '%s' has not switched for %.3f s; %s%s; "
+                       "backtrace:",
+                       id, s->fiber.name, s->thread_id, s->thread_name, s->seconds,
+                       is_blocked ? "it blocks its thread in the system call "
+                                  : "it runs without a switch",
+                       s->call);
+    weft__report_frames(&r, trace.frames, trace.count);
     weft__report_end(&r);
 }
 
@@ -345,21 +197,15 @@ static void *watchdog_thread(void *arg)
 /* Turn the watchdog off in a child of fork, where the thread of the watchdog does not exist. */
 static void watchdog_after_fork(void)
 {
-    atomic_store(&requested_cord, NULL);
     atomic_store(&scan_interval_ns, 0);
     sem_init(&wake_sem, 0, 0);
     weft__foreign_set_watchdog(false);
-    if (watchdog.is_on)
-        signal_release();
     watchdog.is_on = false;
     /* A thread that does not exist in the child may have held the lock. */
     watchdog.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-/*
- * Initialise the watchdog, once per process. The first backtrace loads a library, which a signal
- * handler must not do.
- */
+/* Initialise the watchdog, once per process. */
 static int watchdog_prepare(void)
 {
     if (watchdog.is_prepared)
@@ -368,7 +214,6 @@ static int watchdog_prepare(void)
     if (rc != 0)
         return -rc;
     sem_init(&wake_sem, 0, 0);
-    backtrace(&(void *){NULL}, 1);
     watchdog.is_prepared = true;
     return 0;
 }
@@ -382,13 +227,14 @@ static int watchdog_start(int64_t between_ns)
     }
     int rc = watchdog_prepare();
     if (rc == 0)
-        rc = signal_reserve();
+        rc = weft__stall_signal_reserve();
     if (rc < 0)
         return rc;
+    watchdog.signal = rc;
     atomic_store(&scan_interval_ns, between_ns);
     rc = weft__thread_create(&watchdog.thread, 0, watchdog_thread, NULL);
     if (rc < 0)
-        signal_release();
+        weft__stall_signal_release();
     watchdog.is_on = rc == 0;
     return rc;
 }
@@ -399,9 +245,26 @@ static void watchdog_stop(void)
         return;
     atomic_store(&scan_interval_ns, 0);
     sem_post(&wake_sem);
+    weft__stall_trace_wake();
     pthread_join(watchdog.thread, NULL);
-    signal_release();
+    weft__stall_signal_release();
     watchdog.is_on = false;
+}
+
+void weft__watchdog_install(void)
+{
+    static atomic_flag is_done = ATOMIC_FLAG_INIT;
+    const char *text = getenv("WEFT_WATCHDOG");
+    if (text == NULL || *text == '\0' || atomic_flag_test_and_set(&is_done))
+        return;
+    char *end;
+    double seconds = strtod(text, &end);
+    int rc = *end == '\0' && seconds >= 0 ? weft_watchdog(seconds) : -EINVAL;
+    if (rc == -EINVAL)
+        weft__diag(LOG_WARNING, "WEFT_WATCHDOG is ignored, because '%s' is not a number of seconds",
+                   text);
+    else if (rc < 0)
+        weft__diag(LOG_WARNING, "WEFT_WATCHDOG is ignored: %s", weft__error_text(rc));
 }
 
 int weft_watchdog(double seconds)

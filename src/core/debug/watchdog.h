@@ -21,6 +21,7 @@ typedef struct weft__progress {
 /* All-zero: the watchdog ignores the cord. */
 typedef struct weft__watchdog_state {
     pthread_t thread;              /* the thread of the cord; set before process */
+    pid_t thread_id;               /* as in gettid(2); set before process */
     _Atomic pid_t process;         /* the id of the process with this thread; 0: no thread yet */
     atomic_bool is_signal_pending; /* set by the watchdog, cleared by the signal handler */
 
@@ -38,7 +39,14 @@ static inline void weft__watchdog_attach(weft__watchdog_state *w)
     if (atomic_load(&w->process) == process)
         return;
     w->thread = pthread_self();
+    w->thread_id = gettid();
     atomic_store(&w->process, process);
 }
+
+/*
+ * If WEFT_WATCHDOG is a number of seconds, turn the watchdog on. Only the first call in a process
+ * has an effect.
+ */
+void weft__watchdog_install(void);
 
 #endif

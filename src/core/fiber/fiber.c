@@ -5,6 +5,7 @@
 #include "core/lifetime/cancel.h"
 #include "core/lifetime/exit.h"
 #include "core/lifetime/tree.h"
+#include "core/trace/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,15 @@ static inline char *usable_top(const weft__fiber *f)
 static inline size_t usable_bytes(const weft__fiber *f)
 {
     return (size_t)(usable_top(f) - f->stack.low);
+}
+
+/* Return the bytes below a copy of the argument. Tell the compiler that their end is aligned. */
+static inline size_t context_bytes(const weft__fiber *f, size_t arg_room)
+{
+    size_t bytes = usable_bytes(f) - arg_room;
+    if (((uintptr_t)f->stack.low + bytes) % 16 != 0)
+        __builtin_unreachable();
+    return bytes;
 }
 
 /* Return the address of weft__fiber_live. The fiber must have a stack. */
@@ -134,7 +144,7 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
 
 void weft__fiber_reset_context(weft__fiber *f)
 {
-    weft__context_make(&f->context, f->stack.low, usable_bytes(f) - f->arg_room, weft__fiber_entry);
+    weft__context_make(&f->context, f->stack.low, context_bytes(f, f->arg_room), weft__fiber_entry);
 }
 
 /* Without the forced inlining here and in fiber_set_up(): spin-batch +8 % time (docs/adr/0051). */
@@ -225,6 +235,7 @@ fiber_set_up(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *ar
     }
     record_begin(f, id, fn, arg);
     weft__fiber_set_phase(f, WEFT__FRESH);
+    c->spun++;
     weft__fiber_reset_context(f);
     weft__tree_link(f, parent);
     if (UNLIKELY(parent->is_closing))
@@ -248,6 +259,8 @@ static int fiber_make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_opt
         return weft_fail(rc, "new fiber: memory or ids are exhausted (%u fibers exist)",
                          weft__cord_fibers(c));
     fiber_set_up(c, f, weft__id_new(f), fn, arg, o, parent);
+    if (UNLIKELY(f->is_traced))
+        weft__trace_spin(c, f);
     *out = f;
     return 0;
 }
@@ -260,7 +273,7 @@ static inline weft_fiber fiber_queue_new(weft__cord *c, weft__fiber *f)
 }
 
 int weft__fiber_new_reserved(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
-                             const weft_spin_options *o, weft__fiber **out)
+                             const weft_spin_options *o, const void *spun_at, weft__fiber **out)
 {
     weft__fiber *f = *out = weft__record_at(c, weft__fiber_slot(id));
     weft__fiber *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->main;
@@ -270,7 +283,10 @@ int weft__fiber_new_reserved(weft__cord *c, weft_fiber id, weft_fn *fn, void *ar
     if (rc == 0) {
         weft__records_add_used(c);
         fiber_set_up(c, f, id, fn, arg, o, parent);
+        f->live->spun_at = spun_at;
         f->is_unawaited = true; /* the creator is in another thread and cannot await the fiber */
+        if (UNLIKELY(f->is_traced))
+            weft__trace_spin(c, f);
         fiber_queue_new(c, f);
         weft__id_reserve_refill(c);
     } else {
@@ -282,13 +298,21 @@ int weft__fiber_new_reserved(weft__cord *c, weft_fiber id, weft_fn *fn, void *ar
 
 static const weft_spin_options no_options;
 
-weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *options)
+weft_fiber weft__spin_at(weft_fn *fn, void *arg, const weft_spin_options *options,
+                         const void *spun_at)
 {
     weft__cord *c = weft__cord_here();
     weft__fiber *f;
-    if (c == NULL || fiber_make(c, fn, arg, options != NULL ? options : &no_options, &f) < 0)
+    const weft_spin_options *o = options != NULL ? options : &no_options;
+    if (c == NULL || fiber_make(c, fn, arg, o, &f) < 0)
         return 0;
+    f->live->spun_at = spun_at;
     return fiber_queue_new(c, f);
+}
+
+weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *options)
+{
+    return weft__spin_at(fn, arg, options, __builtin_return_address(0));
 }
 
 /*
@@ -302,13 +326,15 @@ static inline weft__fiber *spin_fast(weft__cord *c, weft_fn *fn, void *arg)
         return NULL;
     weft__fiber *parent = c->current, *f = c->warm[c->warm_count - 1];
     weft_fiber id;
-    if (UNLIKELY(parent->is_closing || parent->has_children_reaper || !weft__id_next(f, &id)))
+    if (UNLIKELY(parent->is_closing || parent->has_children_reaper || parent->is_traced ||
+                 !weft__id_next(f, &id)))
         return NULL;
     c->warm_count--;
+    c->spun++;
     f->last_id = id;
     record_begin(f, id, fn, arg);
     weft__fiber_set_phase(f, WEFT__FRESH);
-    weft__context_remake(&f->context, f->stack.low, usable_bytes(f), weft__fiber_entry);
+    weft__context_remake(&f->context, f->stack.low, context_bytes(f, 0), weft__fiber_entry);
     weft__tree_link_only(f, parent);
     fiber_queue_new(c, f);
     return f;
@@ -317,10 +343,13 @@ static inline weft__fiber *spin_fast(weft__cord *c, weft_fn *fn, void *arg)
 weft_fiber weft_spin(weft_fn *fn, void *arg)
 {
     weft__fiber *f = spin_fast(weft__cord_self, fn, arg);
-    return LIKELY(f != NULL) ? f->id : weft_spin_with(fn, arg, NULL);
+    if (UNLIKELY(f == NULL))
+        return weft__spin_at(fn, arg, NULL, __builtin_return_address(0));
+    f->live->spun_at = __builtin_return_address(0);
+    return f->id;
 }
 
-int weft_go_with(weft_fn *fn, void *arg, const weft_spin_options *options)
+static int go_at(weft_fn *fn, void *arg, const weft_spin_options *options, const void *spun_at)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
@@ -329,26 +358,35 @@ int weft_go_with(weft_fn *fn, void *arg, const weft_spin_options *options)
     int rc = fiber_make(c, fn, arg, options != NULL ? options : &no_options, &f);
     if (rc < 0)
         return rc;
+    f->live->spun_at = spun_at;
     f->is_unawaited = true;
     fiber_queue_new(c, f);
     return 0;
+}
+
+int weft_go_with(weft_fn *fn, void *arg, const weft_spin_options *options)
+{
+    return go_at(fn, arg, options, __builtin_return_address(0));
 }
 
 int weft_go(weft_fn *fn, void *arg)
 {
     weft__fiber *f = spin_fast(weft__cord_self, fn, arg);
     if (UNLIKELY(f == NULL))
-        return weft_go_with(fn, arg, NULL);
+        return go_at(fn, arg, NULL, __builtin_return_address(0));
     f->is_unawaited = true;
+    f->live->spun_at = __builtin_return_address(0);
     return 0;
 }
 
-weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options)
+weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options,
+                          const void *spun_at)
 {
     weft__cord *c = weft__cord_here();
     weft__fiber *f;
     if (c == NULL || fiber_make(c, fn, arg, options, &f) < 0)
         return 0;
+    f->live->spun_at = spun_at;
     f->waits_in = &weft__waits_new;
     f->is_wait_open = true;
     f->wait_since_ns = c->now_ns;
@@ -359,7 +397,7 @@ weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *optio
 
 weft_fiber weft_new(weft_fn *fn, void *arg)
 {
-    return weft__new_with(fn, arg, &no_options);
+    return weft__new_with(fn, arg, &no_options, __builtin_return_address(0));
 }
 
 weft_value weft_first_value(void)

@@ -26,6 +26,7 @@ typedef struct weft__fiber weft__fiber;
 typedef struct weft__cord weft__cord;
 typedef struct weft__error weft__error;
 typedef struct weft__scope weft__scope;
+struct weft_info;
 
 /* The phase of a record. The state (running, runnable, waiting) follows from other fields. */
 typedef enum weft__phase {
@@ -67,7 +68,19 @@ typedef struct weft__wait_kind {
     bool (*forget)(weft__fiber *f);
     /* Return the fiber that must end the wait. 0: not known. NULL: see is_for_fiber. */
     weft_fiber (*holder)(const weft__fiber *f);
+    /*
+     * Facts about wait_object, as data, because a debugger can call no function
+     * (core/debug/layout.h): offsets in wait_object plus 1; 0: none.
+     */
+    uint16_t fd_at;               /* an int: the descriptor of the operation */
+    uint16_t owner_at;            /* a weft__fiber *: the holder of the lock; NULL or -1: none */
+    uint16_t owner_generation_at; /* a uint32_t: owner_generation of the holder (sync/owner.h) */
+    /* Set waits_on or fd of out. NULL: only fd_at is known. */
+    void (*describe)(const weft__fiber *f, struct weft_info *out);
 } weft__wait_kind;
+
+/* The value of fd_at and of the other offsets, for a field of a wait object. */
+#define WEFT__WAIT_AT(type, field) ((uint16_t)(1 + offsetof(type, field)))
 
 /*
  * The exception state of the C++ runtime, in the layout of the C++ ABI. Every fiber has its own
@@ -130,6 +143,7 @@ typedef struct weft__fiber_live {
     uint32_t unawaited_count;      /* ended children in the cord's table (unawaited.h) */
     uint32_t unawaited_first;      /* index of the first of these children; 0: none */
     void (*drop)(void *arg);       /* releases arg; undefined unless has_drop */
+    const void *spun_at;           /* see weft_info; NULL: a main fiber */
 } weft__fiber_live;
 
 /*
@@ -150,13 +164,19 @@ typedef struct weft__fiber_live {
 struct weft__fiber {
     /* The first cache line. A switch touches only these fields. */
     _Alignas(64) weft__context context;
-    weft_value value;                /* the value that the next switch to the fiber passes */
-    uint64_t switches;               /* number of switches away from the fiber */
-    weft__runnable queued;           /* position on the run queue */
-    uint8_t pending;                 /* not 0: the next blocking call fails (lifetime/cancel.h) */
-    uint8_t phase;                   /* weft__phase */
-    bool is_wait_open;               /* weft_schedule may end the last wait, or queue f again */
-    bool is_parked;                  /* weft_park was called */
+    weft_value value;      /* the value that the next switch to the fiber passes */
+    uint64_t switches;     /* number of switches away from the fiber */
+    weft__runnable queued; /* position on the run queue */
+    uint8_t pending;       /* not 0: the next blocking call fails (lifetime/cancel.h) */
+    uint8_t phase;         /* weft__phase */
+    bool is_wait_open;     /* weft_schedule may end the last wait, or queue f again */
+    union {
+        struct {
+            bool is_parked : 1;      /* weft_park was called; bit 0, for debuggers */
+            bool is_wake_traced : 1; /* while the cord has a weft__trace */
+        };
+        uint8_t wake_flags; /* both fields; not 0: a wake-up takes the slow path */
+    };
     weft__fiber *starter;            /* the fiber that waits in weft_start; NULL: none */
     weft__fiber_live *live;          /* NULL: no stack */
     const weft__wait_kind *waits_in; /* NULL: not waiting */
@@ -204,6 +224,7 @@ struct weft__fiber {
             bool has_children_reaper : 1; /* live->children_reaper is not NULL */
             bool has_unawaited : 1;       /* had ended children in the cord's table */
             bool has_drop : 1;            /* live->drop is set, and fn has not been called */
+            bool is_traced : 1;           /* like is_wake_traced, for spin and exit */
         };
         uint64_t flags; /* all these fields; 0: all are 0 or false */
     };
@@ -270,7 +291,7 @@ weft__fiber *weft__fiber_new_main(weft__cord *c);
  * -ESRCH if the parent does not exist or has ended
  */
 int weft__fiber_new_reserved(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
-                             const weft_spin_options *o, weft__fiber **out);
+                             const weft_spin_options *o, const void *spun_at, weft__fiber **out);
 
 /*
  * Check the arguments and options of a new fiber. On failure, record a message. Any thread may call
@@ -346,8 +367,13 @@ static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
     __atomic_store_n(&f->phase, (uint8_t)phase, __ATOMIC_RELAXED);
 }
 
-/* Like weft_new, but with options. */
-weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options);
+/* Like weft_new, but with options. spun_at is the return address of the public call. */
+weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options,
+                          const void *spun_at);
+
+/* Like weft_spin_with. spun_at is the return address of the public call. */
+weft_fiber weft__spin_at(weft_fn *fn, void *arg, const weft_spin_options *options,
+                         const void *spun_at);
 
 /*
  * Acquire a stack for the fiber. Initialise the weft__fiber_live at the top of the stack.

@@ -10,6 +10,7 @@ void weft__record_init(const weft__cord *c, weft__fiber *f, uint32_t slot)
     uint32_t id_low = c->index << WEFT__FIBERS_BITS | slot;
     *f = (weft__fiber){.last_id = (weft_fiber)c->serial_base << 32 | id_low};
     weft__list_init(&f->sibling);
+    f->is_traced = f->is_wake_traced = c->are_records_traced;
 }
 
 /*

@@ -8,6 +8,7 @@
 #include "core/fiber/error.h"
 #include "core/lifetime/scope.h"
 #include "core/lifetime/tree.h"
+#include "core/trace/trace.h"
 
 /*
  * The state of a fiber's scopes. The innermost scope that is cancelled or an active shield
@@ -75,6 +76,8 @@ weft_value weft__cancel_take(weft__fiber *f)
 void weft__cancel_raise(weft__cord *c, weft__fiber *f, weft__queue_end where)
 {
     weft__cancel_update(f);
+    if (UNLIKELY(c->trace != NULL))
+        weft__trace_cancel(c, f);
     if (!f->pending || f->waits_in == NULL || f->waits_in->leave == NULL)
         return;
     if (f->phase == WEFT__FRESH && !f->is_stopped)

@@ -14,6 +14,7 @@
 #include "core/lifetime/cancel.h"
 #include "core/lifetime/scope.h"
 #include "core/lifetime/tree.h"
+#include "core/trace/trace.h"
 
 int weft__fiber_take_child_error(weft__fiber *f)
 {
@@ -263,6 +264,8 @@ __attribute__((noinline)) static void exit_slow(weft__cord *c, weft__fiber *f, w
     if (UNLIKELY(f->parent == NULL))
         weft__fork_exit(value); /* the main fiber of a child of weft_fork */
     exit_finish(c, f, value);
+    if (UNLIKELY(f->is_traced))
+        weft__trace_exit(c, f, value);
     weft__switch_away(c);
 }
 

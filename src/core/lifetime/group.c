@@ -178,15 +178,15 @@ int weft_group_open(weft_group *group)
     return 0;
 }
 
-weft_fiber weft_group_spin_with(weft_group *group, weft_fn *fn, void *arg,
-                                const weft_spin_options *options)
+static weft_fiber group_spin_at(weft_group *group, weft_fn *fn, void *arg,
+                                const weft_spin_options *options, const void *spun_at)
 {
     weft__group *g = group_find_open("weft_group_spin", group);
     if (g == NULL)
         return 0;
     weft_spin_options o = options != NULL ? *options : (weft_spin_options){0};
     o.parent = opener_of(g)->id;
-    weft_fiber id = weft_spin_with(fn, arg, &o);
+    weft_fiber id = weft__spin_at(fn, arg, &o, spun_at);
     if (id == 0)
         return 0;
     weft__cord *c = weft__cord_self;
@@ -200,9 +200,15 @@ weft_fiber weft_group_spin_with(weft_group *group, weft_fn *fn, void *arg,
     return id;
 }
 
+weft_fiber weft_group_spin_with(weft_group *group, weft_fn *fn, void *arg,
+                                const weft_spin_options *options)
+{
+    return group_spin_at(group, fn, arg, options, __builtin_return_address(0));
+}
+
 weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg)
 {
-    return weft_group_spin_with(group, fn, arg, NULL);
+    return group_spin_at(group, fn, arg, NULL, __builtin_return_address(0));
 }
 
 int weft_group_cancel(weft_group *group)

@@ -80,4 +80,17 @@ static inline bool weft__tree_open(weft__fiber *f, bool is_open)
 /* Return whether a is f or an ancestor of f. */
 bool weft__tree_is_ancestor(const weft__fiber *a, const weft__fiber *f);
 
+/* Return the fiber after f in pre-order, and update *depth. Return NULL if f is the last fiber. */
+static inline weft__fiber *weft__tree_next(const weft__fiber *f, int *depth)
+{
+    if (weft__tree_has_children(f, NULL)) {
+        ++*depth;
+        return weft__fiber_of_sibling(f->live->children.next);
+    }
+    for (; f->parent != NULL; f = f->parent, --*depth)
+        if (f->sibling.next != &f->parent->live->children)
+            return weft__fiber_of_sibling(f->sibling.next);
+    return NULL;
+}
+
 #endif

@@ -6,6 +6,8 @@
 #include "core/lifetime/cancel.h"
 #include "core/op/op.h"
 
+#include <weft/debug.h>
+
 typedef struct chain {
     weft__fiber *fiber;
     weft__chain_op *links;
@@ -44,7 +46,17 @@ static bool leave_chain(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_chain = {"a chain", .leave = leave_chain};
+/* The first operation that is not done has the descriptor. */
+static void describe_chain(const weft__fiber *f, weft_info *out)
+{
+    const chain *ch = f->wait_object;
+    for (size_t i = ch->count; i-- > 0;)
+        if (ch->links[i].op.owner != NULL)
+            out->fd = ch->links[i].op.fd;
+}
+
+static const weft__wait_kind waits_chain = {"a chain", .leave = leave_chain,
+                                            .describe = describe_chain};
 
 static bool chain_is_cancelled(const chain *ch)
 {

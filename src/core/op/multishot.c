@@ -5,6 +5,8 @@
 #include "core/lifetime/cancel.h"
 #include "core/op/op.h"
 
+#include <weft/debug.h>
+
 static bool leave_multishot(weft__fiber *f)
 {
     weft__multishot *m = f->wait_object;
@@ -14,8 +16,10 @@ static bool leave_multishot(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_multishot[WEFT__OP_COUNT] = {
-    [WEFT__OP_ACCEPT] = {"accept", .is_accept = true, .leave = leave_multishot},
-    [WEFT__OP_RECV] = {"recv", .leave = leave_multishot},
+    [WEFT__OP_ACCEPT] = {"accept", .is_accept = true, .leave = leave_multishot,
+                         .fd_at = WEFT__WAIT_AT(weft__multishot, op.fd)},
+    [WEFT__OP_RECV] = {"recv", .leave = leave_multishot,
+                       .fd_at = WEFT__WAIT_AT(weft__multishot, op.fd)},
 };
 
 /*

@@ -5,6 +5,9 @@
 #include "backend/syscall/call.h"
 #include "core/cord/fork.h"
 #include "core/lifetime/cancel.h"
+#include "core/trace/trace.h"
+
+#include <weft/debug.h>
 
 const weft__wait_kind weft__waits_release = {.name = "the kernel to release its buffer",
                                              .is_release = true};
@@ -26,8 +29,9 @@ static bool leave_op(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_op[] = {
-#define WAIT_KIND(name, wait) \
-    [WEFT__OP_##name] = {wait, .is_accept = WEFT__OP_##name == WEFT__OP_ACCEPT, .leave = leave_op},
+#define WAIT_KIND(name, wait)                                                                      \
+    [WEFT__OP_##name] = {wait, .is_accept = WEFT__OP_##name == WEFT__OP_ACCEPT, .leave = leave_op, \
+                         .fd_at = WEFT__WAIT_AT(weft__op, fd)},
     WEFT__OPCODES(WAIT_KIND)
 #undef WAIT_KIND
 };
@@ -37,6 +41,8 @@ static void op_done(weft__op *op, intptr_t result)
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
     weft__unhold_op(c, f);
+    if (UNLIKELY(c->trace != NULL))
+        weft__trace_complete(c, f, waits_op[op->code].name, op, result);
     if (UNLIKELY(result == -ECANCELED))
         result = weft__cancel_resolve(f, result);
     else
@@ -66,6 +72,8 @@ intptr_t weft__op_run(weft__op *op)
     op->owner = f;
     weft__list_init(&op->link);
     c->ops++;
+    if (UNLIKELY(c->trace != NULL))
+        weft__trace_submit(c, waits_op[op->code].name, op);
     weft__backend *b = weft__cord_backend(c);
     intptr_t result = b->type->submit(b, op);
     if (result != WEFT__OP_PENDING)

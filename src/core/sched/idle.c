@@ -10,13 +10,14 @@
 #include "core/lifetime/tree.h"
 #include "core/sched/sched.h"
 #include "core/sched/trim.h"
+#include "core/trace/probes.h"
+#include "core/trace/trace.h"
 
 #include <weft/debug.h>
 
 #include <errno.h>
 
-/* Add the time since the last switch to the idle time. */
-COLD static void account_idle(weft__cord *c)
+COLD void weft__account_idle(weft__cord *c)
 {
     int64_t now = weft__clock_ns();
     weft__top_add(c, NULL, c->switched_ns, now);
@@ -130,7 +131,7 @@ static int poll_and_check(weft__cord *c, weft__wake_source source)
     do {
         timeout_ns = until_trim(c, poll_timeout(c, source));
         if (c->is_accounting)
-            account_idle(c); /* for other threads, before the counters are published */
+            weft__account_idle(c); /* for other threads, before the counters are published */
         wait_ns = weft__cord_check_backend(c, timeout_ns);
         until_ns = c->now_ns + wait_ns;
         c->polls_blocking += wait_ns != 0;
@@ -143,6 +144,8 @@ static int poll_and_check(weft__cord *c, weft__wake_source source)
 
 static void poll_and_wait(weft__cord *c, weft__wake_source source)
 {
+    if (UNLIKELY(c->now_ns - c->last_tick_ns >= WEFT__STALL_NS))
+        weft__latency_count_stall(c, c->now_ns - c->last_tick_ns);
     int rc = poll_and_check(c, source);
     if (UNLIKELY(rc < 0))
         weft__cord_recover(c, rc);
@@ -207,7 +210,7 @@ static void idle_wait(weft__cord *c)
         weft__deadlock_resolve(c);
 }
 
-COLD weft__runnable *weft__idle(weft__cord *c)
+COLD static weft__runnable *idle_until_runnable(weft__cord *c)
 {
     if (weft__is_copy)
         weft__fork_stop();
@@ -225,8 +228,10 @@ COLD weft__runnable *weft__idle(weft__cord *c)
         timers_expire(c);
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
         if (r != NULL) {
+            if (UNLIKELY(c->now_ns >= c->latency.due_ns))
+                weft__latency_begin(c, 1);
             if (c->is_accounting)
-                account_idle(c);
+                weft__account_idle(c);
             errno = error;
             return r;
         }
@@ -245,6 +250,20 @@ COLD weft__runnable *weft__idle(weft__cord *c)
             continue;
         idle_wait(c);
     }
+}
+
+__attribute__((noinline)) COLD static weft__runnable *idle_traced(weft__cord *c)
+{
+    weft__trace_idle(c);
+    weft__runnable *r = idle_until_runnable(c);
+    weft__trace_busy(c);
+    return r;
+}
+
+weft__runnable *weft__idle(weft__cord *c)
+{
+    bool is_traced = c->trace != NULL || weft__probes_are_wanted();
+    return UNLIKELY(is_traced) ? idle_traced(c) : idle_until_runnable(c);
 }
 
 void weft_on_idle(void (*fn)(void *), void *arg)

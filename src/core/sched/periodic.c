@@ -47,13 +47,14 @@ static int check_function(const char *call, weft_fn *fn)
 }
 
 static weft_fiber periodic_spin(weft_fn *run, const char *name, weft_fn *fn, void *arg,
-                                double seconds_or_rate)
+                                double seconds_or_rate, const void *spun_at)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return 0;
     periodic p = {fn, arg, seconds_or_rate, weft__cord_now(c), NULL, false};
-    return weft_spin_with(run, &p, &(weft_spin_options){.name = name, .arg_bytes = sizeof p});
+    weft_spin_options o = {.name = name, .arg_bytes = sizeof p};
+    return weft__spin_at(run, &p, &o, spun_at);
 }
 
 /*
@@ -115,7 +116,8 @@ static weft_fiber spin_after(periodic *p, weft_spin_options *o)
     return weft_spin_with(run_after, p, o);
 }
 
-weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg, const weft_spin_options *options)
+static weft_fiber after_at(double seconds, weft_fn *fn, void *arg, const weft_spin_options *options,
+                           const void *spun_at)
 {
     weft_spin_options o = options != NULL ? *options : (weft_spin_options){0};
     weft__cord *c = weft__cord_here();
@@ -128,14 +130,22 @@ weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg, const weft_sp
     o.name = o.name != NULL ? o.name : "after";
     o.drop = o.drop != NULL ? periodic_drop : NULL;
     weft_fiber id = spin_after(&p, &o);
-    if (id != 0)
-        weft__fiber_find(c, id)->is_unawaited = true;
+    if (id != 0) {
+        weft__fiber *f = weft__fiber_find(c, id);
+        f->is_unawaited = true;
+        f->live->spun_at = spun_at;
+    }
     return id;
+}
+
+weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg, const weft_spin_options *options)
+{
+    return after_at(seconds, fn, arg, options, __builtin_return_address(0));
 }
 
 weft_fiber weft_after(double seconds, weft_fn *fn, void *arg)
 {
-    return weft_after_with(seconds, fn, arg, NULL);
+    return after_at(seconds, fn, arg, NULL, __builtin_return_address(0));
 }
 
 /*
@@ -183,7 +193,7 @@ weft_fiber weft_every(double seconds, weft_fn *fn, void *arg)
     }
     if (check_function("weft_every", fn) < 0)
         return 0;
-    return periodic_spin(run_every, "every", fn, arg, seconds);
+    return periodic_spin(run_every, "every", fn, arg, seconds, __builtin_return_address(0));
 }
 
 static int64_t later_of(int64_t a, int64_t b)
@@ -231,5 +241,5 @@ weft_fiber weft_spin_loop(weft_fn *fn, void *arg, double rate)
 {
     if (check_loop("weft_spin_loop", fn, rate) < 0)
         return 0;
-    return periodic_spin(run_loop, "loop", fn, arg, rate);
+    return periodic_spin(run_loop, "loop", fn, arg, rate, __builtin_return_address(0));
 }

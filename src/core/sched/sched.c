@@ -9,9 +9,11 @@
 #include "core/cord/fork.h"
 #include "core/cord/inbox.h"
 #include "core/fiber/fpu_env.h"
+#include "core/inspect/stack_advice.h"
 #include "core/lifetime/cancel.h"
 #include "core/lifetime/exit.h"
 #include "core/sched/thread_state.h"
+#include "core/trace/trace.h"
 
 #include <errno.h>
 
@@ -29,6 +31,13 @@ void weft__unpark(weft__cord *c, weft__fiber *f)
     f->is_parked = false;
     if (f->waits_in == NULL)
         weft__make_runnable(c, f, f->value, WEFT__TAIL);
+}
+
+COLD void weft__make_runnable_slow(weft__cord *c, weft__fiber *f, weft__queue_end where)
+{
+    if (c->trace != NULL)
+        weft__trace_wake(c, f);
+    weft__make_runnable_untraced(c, f, f->value, where);
 }
 
 bool weft__waitq_abort_wait(weft__fiber *f)
@@ -62,6 +71,8 @@ COLD void weft__account(weft__cord *c)
  */
 COLD static void sched_tick(weft__cord *c)
 {
+    if (UNLIKELY(c->trace != NULL) && !weft__trace_leave(c))
+        return;
     weft__backend *b = c->backend;
     int error = errno; /* as in weft__idle */
     if (b->type->tick != NULL)
@@ -71,6 +82,8 @@ COLD static void sched_tick(weft__cord *c)
     int64_t now = weft__cord_now(c);
     int64_t took = now - c->last_tick_ns;
     c->last_tick_ns = now;
+    if (UNLIKELY(took >= WEFT__STALL_NS))
+        weft__latency_count_stall(c, took);
     if (took > WEFT__TICK_NS_MAX && c->tick_switches > 1)
         c->tick_switches /= 2;
     else if (took < WEFT__TICK_NS_MAX / 4 && c->tick_switches < WEFT__TICK_SWITCHES_MAX)
@@ -95,12 +108,19 @@ COLD static void sched_tick(weft__cord *c)
     }
 
     weft__cord_use_thread_states(c);
-    weft__tick_set(c, c->is_shuffled || c->is_accounting ? 1 : c->tick_switches);
-    if (UNLIKELY(now >= c->stats.due_ns))
+    uint32_t left = UNLIKELY(c->latency.began_ns != 0) ? weft__latency_end_tick(c) : UINT32_MAX;
+    uint32_t span = c->is_shuffled || c->is_accounting ? 1 : c->tick_switches;
+    weft__tick_set(c, left < span ? left : span);
+    if (UNLIKELY(now >= c->stats.due_ns)) {
         weft__stats_publish(c);
+        weft__latency_begin(c, 0);
+        weft__trace_update(c);
+    }
     uint64_t random;
     if (c->is_shuffled && weft__runqueue_count(&c->runqueue) > 0 && b->type->choose(b, &random))
         weft__runqueue_shuffle(&c->runqueue, random);
+    if (UNLIKELY(c->trace != NULL))
+        weft__trace_tick_end(c);
     errno = error;
 }
 
@@ -139,6 +159,8 @@ static void swap_rare_state(weft__cord *c, weft__fiber *from, weft__fiber *to)
     }
     if (c->fpu_env_owners > 0)
         weft__fpu_env_swap(c, from, to);
+    if (c->trace != NULL)
+        weft__trace_run(c, from, to);
 }
 
 static inline weft_value switch_context(weft__cord *c, weft__fiber *to)
@@ -252,6 +274,18 @@ int weft_snooze(void)
 }
 #endif
 
+/* Leave a fiber that has ended. Not inlined, because the code would add saved registers. */
+__attribute__((noinline)) COLD static void leave_rare_state(weft__cord *c, weft__fiber *from,
+                                                            weft__fiber *to)
+{
+    swap_rare_state(c, from, to);
+    from->live->cxx = (weft__cxx_globals){0};
+    if (c->has_thread_states)
+        weft__thread_states_reset();
+    if (c->has_stack_advice)
+        weft__stack_advice_add(from);
+}
+
 void weft__switch_away(weft__cord *c)
 {
     weft__fiber *from = c->current;
@@ -265,12 +299,8 @@ void weft__switch_away(weft__cord *c)
     weft__fiber *to = next_fiber(c, from);
     count_switch(c);
     from->switches++;
-    if (UNLIKELY(c->has_slow_switch)) {
-        swap_rare_state(c, from, to);
-        from->live->cxx = (weft__cxx_globals){0};
-        if (c->has_thread_states)
-            weft__thread_states_reset();
-    }
+    if (UNLIKELY(c->has_slow_switch))
+        leave_rare_state(c, from, to);
     c->current = to;
     /*
      * This function still runs on the stack of `from`. No code between this point and the switch

@@ -71,7 +71,7 @@ weft__switch_away_fast(weft__cord *c, weft__fiber *woken, weft_value value, weft
 static inline void weft__tick_set(weft__cord *c, uint32_t switches)
 {
     c->switches += c->tick_span - c->tick_left;
-    c->tick_span = c->tick_left = switches;
+    c->tick_span = c->tick_left = c->traced_span = c->traced_left = switches;
 }
 
 /*
@@ -79,6 +79,12 @@ static inline void weft__tick_set(weft__cord *c, uint32_t switches)
  * weft_account is on.
  */
 void weft__account(weft__cord *c);
+
+/*
+ * Add the time since the last switch to the idle time. Call this function only while weft_account
+ * is on, in the idle loop. (idle.c)
+ */
+void weft__account_idle(weft__cord *c);
 
 /* Read the clock, and account the time of the running fiber. */
 static inline void weft__cord_update_time(weft__cord *c)
@@ -112,6 +118,25 @@ typedef enum weft__queue_end {
 } weft__queue_end;
 
 /*
+ * Put a fiber on the run queue, like weft__make_runnable. Use this function only if the wake-up
+ * needs no event of a trace.
+ */
+static inline void weft__make_runnable_untraced(weft__cord *c, weft__fiber *f, weft_value value,
+                                                weft__queue_end where)
+{
+    f->value = value;
+    if (UNLIKELY(f->is_parked))
+        return;
+    if (where == WEFT__FRONT)
+        weft__runqueue_push_front(&c->runqueue, &f->queued);
+    else
+        weft__runqueue_push(&c->runqueue, &f->queued);
+}
+
+/* The slow path of weft__make_runnable: the fiber is parked, or its wake-up is traced. */
+void weft__make_runnable_slow(weft__cord *c, weft__fiber *f, weft__queue_end where);
+
+/*
  * Put a fiber on the run queue. The fiber must not be waiting or queued. The fiber resumes with
  * value. A parked fiber is queued when it is unparked.
  */
@@ -119,9 +144,9 @@ static inline void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value
                                        weft__queue_end where)
 {
     f->value = value;
-    if (UNLIKELY(f->is_parked))
-        return;
-    if (where == WEFT__FRONT)
+    if (UNLIKELY(f->wake_flags != 0))
+        weft__make_runnable_slow(c, f, where);
+    else if (where == WEFT__FRONT)
         weft__runqueue_push_front(&c->runqueue, &f->queued);
     else
         weft__runqueue_push(&c->runqueue, &f->queued);
@@ -134,7 +159,7 @@ void weft__park(weft__cord *c, weft__fiber *f);
 static inline weft_value weft__yield(weft__cord *c, weft_value value)
 {
     c->current->is_wait_open = false;
-    weft__make_runnable(c, c->current, value, WEFT__TAIL);
+    weft__make_runnable_untraced(c, c->current, value, WEFT__TAIL);
     return weft__switch(c);
 }
 
@@ -189,10 +214,13 @@ static inline void weft__waitq_wake(weft__cord *c, weft__waiter *w, weft_value v
     /* Read on_wake first, because some callers have already loaded on_wake. */
     void (*on_wake)(weft__waiter *, weft_value) = w->on_wake;
     weft__waitq_leave(w);
-    if (LIKELY(on_wake == NULL))
-        weft__wake(c, w->fiber, value, WEFT__TAIL);
-    else
+    if (UNLIKELY(on_wake != NULL)) {
         on_wake(w, value);
+        return;
+    }
+    /* While the cord has a trace, on_wake is weft__trace_on_wake. */
+    w->fiber->waits_in = NULL;
+    weft__make_runnable_untraced(c, w->fiber, value, WEFT__TAIL);
 }
 
 /* Wake all waiters of a queue with value. */
@@ -267,6 +295,9 @@ static inline int64_t weft__deadline(weft__cord *c, double seconds)
  * sleeps until it is cancelled or interrupted.
  */
 int weft__sleep_until(weft__cord *c, int64_t at_ns);
+
+/* Set waits_on to the wait object. Many wait kinds use this function as `describe`. */
+void weft__describe_object(const weft__fiber *f, struct weft_info *out);
 
 /* The wait of a fiber that weft_new created, and the wait in weft_suspend. */
 extern const weft__wait_kind weft__waits_new, weft__waits_suspend;

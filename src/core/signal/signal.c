@@ -174,7 +174,7 @@ static bool registration_post(registration *r)
 {
     if (r->is_posted)
         return true;
-    r->msg = (weft__remote_msg){NULL, deliver_to_handler, r->main, 0};
+    r->msg = (weft__remote_msg){NULL, deliver_to_handler, r->main, 0, 0};
     r->is_posted = true;
     if (weft__cord_post(&r->msg) == 0)
         return true;
@@ -211,7 +211,7 @@ static bool signal_wake_waiters(int sig)
         if (!(w->mask & weft__signal_bit(sig)))
             continue;
         weft__list_remove(node);
-        w->msg = (weft__remote_msg){NULL, deliver_signal, w->fiber, sig};
+        w->msg = (weft__remote_msg){NULL, deliver_signal, w->fiber, sig, 0};
         w->is_sent = true;
         if (weft__cord_post(&w->msg) == 0)
             weft__list_insert(&woken, node); /* the delivery waits for the lock */

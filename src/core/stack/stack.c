@@ -175,6 +175,7 @@ static weft__guard_result slots_carve(weft__stack_cache *cache, unsigned index, 
     class->count = class->cold = count;
     class->mapped += count;
     cache->mapped += count;
+    cache->mapped_bytes += count * stride;
     cache->cached += count;
     return result;
 }
@@ -245,6 +246,7 @@ void weft__stack_class_unmap(weft__stack_cache *cache, unsigned index, size_t ke
     class->slots -= unmapped;
     class->mapped -= unmapped;
     cache->mapped -= unmapped;
+    cache->mapped_bytes -= unmapped * weft__stack_class_stride(index);
     cache->cached -= unmapped;
 }
 

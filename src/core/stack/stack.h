@@ -63,12 +63,13 @@ typedef struct weft__stack_class {
 
 /* The stacks of one cord. */
 typedef struct weft__stack_cache {
-    size_t mapped;      /* stacks that exist */
-    size_t cached;      /* free stacks */
-    size_t unguarded;   /* stacks without a guard */
-    uint32_t excess;    /* bit i: class i exceeded WEFT__STACK_WARM_MIN and _PART */
-    bool can_trim;      /* a class may have more than WEFT__STACK_WARM_IDLE warm free stacks */
-    unsigned index_min; /* smallest class in use; above 0 if pages are larger than 4 KiB */
+    size_t mapped;       /* stacks that exist */
+    size_t mapped_bytes; /* of these stacks, with their guards */
+    size_t cached;       /* free stacks */
+    size_t unguarded;    /* stacks without a guard */
+    uint32_t excess;     /* bit i: class i exceeded WEFT__STACK_WARM_MIN and _PART */
+    bool can_trim;       /* a class may have more than WEFT__STACK_WARM_IDLE warm free stacks */
+    unsigned index_min;  /* smallest class in use; above 0 if pages are larger than 4 KiB */
     weft__stack_class classes[WEFT__STACK_CLASSES];
 } weft__stack_cache;
 

@@ -182,11 +182,10 @@ static bool is_hidden(const char *name)
 }
 
 /*
- * Redirect to the path with a slash at its end. The location is the decoded path, escaped again.
  * The location starts with exactly one slash, because a location that starts with "//" names
  * another host.
  */
-static int redirect_to_dir(weft_http_request *request)
+int weft__redirect_to_dir(weft_http_request *request)
 {
     const char *path = weft_http_path(request), *query = weft_http_query(request);
     path += strspn(path, "/");
@@ -216,7 +215,7 @@ const weft__file *weft__file_lookup_choose(const weft_http_request *request,
 static int reply_lookup(weft_http_request *request, const weft__file_lookup *f)
 {
     if (f->kind == WEFT__LOOKUP_DIR)
-        return redirect_to_dir(request);
+        return weft__redirect_to_dir(request);
     if (f->kind == WEFT__LOOKUP_LISTING)
         return weft__file_lookup_reply_listing(request, f);
     return weft__file_reply(request, weft__file_lookup_choose(request, f), f->cache_control);
@@ -257,7 +256,7 @@ int weft_http_serve_files(weft_http_request *request, void *ctx)
     if (name == NULL)
         return -ENOENT;
     if (name[0] == '\0' && !ends_in_slash(request->path))
-        return redirect_to_dir(request);
+        return weft__redirect_to_dir(request);
     rc = weft__files_find(files, name, &found);
     if (rc < 0)
         return rc;

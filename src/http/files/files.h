@@ -236,6 +236,14 @@ void weft__files_cache_remove(weft__files_cache *cache, const char *name);
 /* Release a reference. The last release frees the lookup. */
 void weft__files_cache_put(weft__files_cache *cache, weft__file_lookup *found);
 
+/* files.c */
+
+/*
+ * Redirect to the path with a slash at its end. The location is the decoded path, escaped again.
+ * Returns 0 or an error.
+ */
+int weft__redirect_to_dir(weft_http_request *request);
+
 /* reply.c */
 
 /*

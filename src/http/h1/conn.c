@@ -170,7 +170,7 @@ static ssize_t h1_read_head(weft__h1_conn *h)
 /* Parse the head of the next request. Returns the length of the head, or an error. */
 static ssize_t h1_parse_head(weft__h1_conn *h)
 {
-    h->begun_s = h->conn->server->options.log != NULL ? weft_now() : 0;
+    h->begun_s = weft__counts_must_time(h->conn->server->counts) ? weft_now() : 0;
     weft__message_lend(&h->message, weft__arena_alloc(&h->arena, FIELDS_LENT * sizeof(weft__field)),
                        FIELDS_LENT);
     ssize_t head = weft__message_head(&h->message, h->input, h->input_bytes);
@@ -245,6 +245,7 @@ static __attribute__((noinline)) void h1_handle_request(weft__h1_conn *h, size_t
                            .arena = &h->arena,
                            .begun_s = h->begun_s};
     const char *reason = "";
+    WEFT__COUNT_REQUEST(s->counts, http1);
     int status = h1_open_request(h, &r, head_bytes, &reason);
     h->requests++;
     if (status != 0) {
@@ -259,6 +260,7 @@ static __attribute__((noinline)) void h1_handle_request(weft__h1_conn *h, size_t
     if (!h->message.is_keep_alive || h->requests >= s->options.limits.requests_max)
         h->must_close = true;
     h1_finish_request(h, &r, s->handler(&r, s->ctx));
+    weft__counts_end_request(&r);
     if (s->options.log != NULL)
         weft__request_log(&r);
     weft__bodies_release(&r);
@@ -282,6 +284,9 @@ static bool h1_has_other_preface(const weft__h1_conn *h)
  */
 static COLD void h1_reject_head(weft__h1_conn *h, ssize_t error)
 {
+    bool is_rejected = error == -EBADMSG || error == -ETIMEDOUT || error == -ENOMEM;
+    if (is_rejected)
+        WEFT__COUNT_REQUEST(h->conn->server->counts, http1);
     (void)h1_peek(h, 0); /* the failed peek has cleared h->input */
     if (error == -EBADMSG && h1_has_other_preface(h))
         weft__h1_drop(h, "a preface of another protocol");
@@ -347,10 +352,12 @@ static int h1_handle_requests(weft__h1_conn *h)
 static COLD void reject_plain_http(weft__h1_conn *h)
 {
     h->begun_s = h->conn->server->options.log != NULL ? weft_now() : 0;
-    if (h1_peek(h, 1) > 0)
-        weft__h1_reject(h, 400, "plain HTTP on a TLS port",
-                        "400 Bad Request\n\nThis port requires HTTPS, but the request did not use "
-                        "TLS. Use https:// instead of http://.\n");
+    if (h1_peek(h, 1) <= 0)
+        return;
+    WEFT__COUNT_REQUEST(h->conn->server->counts, http1);
+    weft__h1_reject(h, 400, "plain HTTP on a TLS port",
+                    "400 Bad Request\n\nThis port requires HTTPS, but the request did not use "
+                    "TLS. Use https:// instead of http://.\n");
 }
 
 /* Free the memory of a connection. Returns rc, the result of weft__h1_conn_run. */

@@ -25,7 +25,7 @@ typedef struct weft__h1_conn {
     size_t input_bytes;
     size_t requests;   /* number of requests so far */
     size_t unflushed;  /* upper bound of bytes in the output buffer, up to WEFT__OUT_BYTES */
-    double begun_s;    /* when the first byte of the request arrived; 0 without a log */
+    double begun_s;    /* when the first byte of the request arrived; 0: not measured */
     double head_end_s; /* when the first head must be complete; 0: nothing has waited for it yet */
     bool must_close;   /* close the connection after this reply */
     bool is_chunked;   /* the body of the current reply */

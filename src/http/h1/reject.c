@@ -70,12 +70,15 @@ static void log_rejection(weft__h1_conn *h, int status, const char *reason, uint
 
 COLD void weft__h1_reject(weft__h1_conn *h, int status, const char *reason, const char *text)
 {
-    log_rejection(h, status, reason, reject_with_reply(h, status, text));
+    uint64_t bytes = reject_with_reply(h, status, text);
+    weft__counts_end_rejected(h->conn->server->counts, status, bytes);
+    log_rejection(h, status, reason, bytes);
 }
 
 COLD void weft__h1_drop(weft__h1_conn *h, const char *reason)
 {
     h->must_close = true;
     h->conn->has_unread = true;
+    weft__counts_end_rejected(h->conn->server->counts, 0, 0);
     log_rejection(h, 400, reason, 0);
 }

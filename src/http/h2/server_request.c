@@ -147,6 +147,7 @@ static void handle_request(weft__h2_request *q)
     weft_http_request *r = &q->request;
     weft__server *s = r->server;
     const char *reason = "";
+    WEFT__COUNT_REQUEST(s->counts, http2);
     int status = weft__h2_request_open(q, &reason);
     if (status != 0) {
         weft__request_reject(r, status, reason);
@@ -161,6 +162,7 @@ static void handle_request(weft__h2_request *q)
     if (r->must_close)
         weft__h2_session_goaway(&q->conn->session, NGHTTP2_NO_ERROR);
     finish_stream(q);
+    weft__counts_end_request(r);
     if (s->options.log != NULL)
         weft__request_log(r);
     weft__bodies_release(r);

@@ -28,6 +28,7 @@ static void resting_drop(void *arg)
     weft__resting *r = arg;
     weft__server *s = r->server;
     weft__peer peer = r->peer;
+    WEFT__COUNT(s->counts, connections_resting, (size_t)-1);
     int fd = r->stream == NULL && !r->type->keeps_stream ? r->fd : -1;
     if (r->stream != NULL)
         (void)weft_stream_close(r->stream);
@@ -130,6 +131,7 @@ int weft__conn_rest(weft__conn *c, const weft__rest_type *type, void *state, dou
     if (rc < 0)
         return rc;
     weft__list_insert(&c->server->resting, &r->link);
+    WEFT__COUNT(c->server->counts, connections_resting, 1);
     weft__unsent_limit_remove(c);
     c->rests = true;
     return 0;

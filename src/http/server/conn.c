@@ -164,6 +164,10 @@ static int conn_open_tls(weft__conn *c, weft_tls *tls)
     if (rc <= 0)
         return rc;
     rc = weft_tls_accept(&c->stream, c->fd, tls);
+    if (rc < 0)
+        WEFT__COUNT(c->server->counts, tls_failures, 1);
+    else
+        WEFT__COUNT(c->server->counts, tls_handshakes, 1);
     return rc < 0 ? rc : 1;
 }
 
@@ -274,6 +278,7 @@ int weft__conn_resume(weft__resting *r, int reason)
                     .resting = r,
                     .rest_until_s = r->until_s};
     weft__list_remove(&r->link);
+    WEFT__COUNT(c.server->counts, connections_resting, (size_t)-1);
     weft__list_insert(&c.server->conns, &c.link);
     if (r->stream != NULL)
         (void)weft_stream_move(&c.stream, r->stream);

@@ -36,6 +36,7 @@ COLD void weft__request_log(weft_http_request *r)
 COLD void weft__request_reject(weft_http_request *r, int status, const char *reason)
 {
     uint64_t bytes = weft__reply_reject(r, status, NULL);
+    weft__counts_end_rejected(r->server->counts, status, bytes);
     if (r->server->options.log != NULL)
         log_record(r, status, bytes, reason);
 }

@@ -140,6 +140,9 @@ int weft__server_open(weft__server *s, weft_http_handler *handler, void *ctx,
     if (rc < 0)
         return rc;
     s->trusted_headers = (unsigned)rc;
+    s->counts = weft__counts_acquire();
+    if (s->counts == NULL)
+        return -ENOMEM;
     rc = weft__cidr_parse(&s->trusted, s->options.trusted_peers);
     return rc < 0 ? rc : weft__cidr_parse(&s->proxy_peers, s->options.proxy_protocol_peers);
 }
@@ -151,6 +154,7 @@ void weft__server_close(weft__server *s)
     weft__conn_limit_close(&s->conn_limit);
     weft__handshake_limit_close(&s->handshake_limit);
     weft__arena_block_cache_close(&s->block_cache);
+    weft__counts_release(s->counts);
 }
 
 /* The argument of a connection's fiber. */
@@ -163,6 +167,7 @@ typedef struct conn_arg {
 void weft__server_leave(weft__server *s, const weft__peer *peer)
 {
     weft__conn_limit_leave(&s->conn_limit, peer);
+    WEFT__COUNT(s->counts, connections, (size_t)-1);
     if (--s->conns_count == 0 && (s->is_draining || s->is_settling))
         (void)weft_event_set(&s->drained);
 }
@@ -196,6 +201,7 @@ void weft__server_turn_away(const weft__server *s, int fd, int status)
                      "HTTP/1.1 %d %s\r\nDate: %.*s\r\nConnection: close\r\nContent-Length: 0\r\n"
                      "Retry-After: 1\r\n\r\n",
                      status, weft__status_text(status), WEFT__DATE_LENGTH, weft__date_now());
+    WEFT__COUNT(s->counts, connections_refused, 1);
     if (s->options.tls == NULL) {
         (void)!send(fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)!recv(fd, text, sizeof text, MSG_DONTWAIT);
@@ -221,6 +227,7 @@ static int conn_admit(int fd, void *ctx)
         return 0;
     }
     s->conns_count++;
+    WEFT__COUNT(s->counts, connections, 1);
     const weft_spin_options spin = {.name = "http",
                                     .stack_bytes = s->options.stack_bytes,
                                     .arg_bytes = sizeof a,
@@ -228,7 +235,9 @@ static int conn_admit(int fd, void *ctx)
     if (weft_group_spin_with(s->group, conn_main, &a, &spin) == 0) {
         weft__server_leave(s, &a.peer);
         weft__server_turn_away(s, fd, 503);
+        return 0;
     }
+    WEFT__COUNT(s->counts, connections_accepted, 1);
     return 0;
 }
 
@@ -383,7 +392,10 @@ int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
     if (rc == 0) {
         set_socket_options(fd, &s);
         weft__peer_of_fd(&peer, fd);
+        WEFT__COUNT(s.counts, connections_accepted, 1);
+        WEFT__COUNT(s.counts, connections, 1);
         rc = weft__conn_run(&s, fd, &peer);
+        WEFT__COUNT(s.counts, connections, (size_t)-1);
     } else {
         weft_close(fd);
     }

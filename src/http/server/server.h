@@ -21,6 +21,7 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "http/message/head.h"
+#include "http/metrics/counts.h"
 #include "http/reply/gzip.h"
 #include "http/server/arena.h"
 #include "http/server/codec.h"
@@ -59,6 +60,7 @@ typedef struct weft__server {
     weft__message_limits message_limits;
     weft_http_handler *handler;
     void *ctx;
+    weft__counts *counts;        /* NULL: the server did not open */
     weft__cidr_list trusted;     /* options.trusted_peers */
     unsigned trusted_headers;    /* WEFT__TRUST_* */
     weft__cidr_list proxy_peers; /* options.proxy_protocol_peers */
@@ -141,7 +143,7 @@ struct weft_http_request {
     const char *method;
     const char *target;
     weft__trailers request_trailers; /* set at the end of the body */
-    double begun_s;        /* when the first byte of the request arrived; 0 without a log */
+    double begun_s;        /* when the first byte of the request arrived; 0: not measured */
     int64_t body_length;   /* announced length of the body; -1: unknown */
     int version;           /* 10, 11 or 20; 0: unknown */
     bool is_body_complete; /* the body and its trailers have arrived and are read */

@@ -1,6 +1,8 @@
 /* Format lines of an access log. Callers write the lines. */
 #include "http/text/log.h"
 
+#include "base/json_text.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -130,68 +132,11 @@ static char *put_combined(char *end, const weft_http_record *record, const char 
  * JSON.
  */
 
-/*
- * Decode one character of UTF-8 from a text with a NUL. Return its length. Return 0 if the bytes
- * are not valid UTF-8 (RFC 3629): too long, a surrogate, or above U+10FFFF.
- */
-static size_t decode_utf8(const char *text, uint32_t *character)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    static const uint32_t first_of_length[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t bytes = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (bytes < 2 || s[0] > 0xf4) {
-        *character = s[0];
-        return bytes == 1 ? 1 : 0;
-    }
-    uint32_t c = s[0] & (0x7fu >> bytes);
-    for (size_t i = 1; i < bytes; i++) {
-        if ((s[i] & 0xc0) != 0x80) /* also the NUL at the end */
-            return 0;
-        c = c << 6 | (s[i] & 0x3f);
-    }
-    *character = c;
-    return c >= first_of_length[bytes] && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? bytes : 0;
-}
-
-static char *put_json_escape(char *end, uint32_t unit)
-{
-    end = put_text(end, "\\u");
-    for (int shift = 12; shift >= 0; shift -= 4)
-        *end++ = hex_digits[unit >> shift & 15];
-    return end;
-}
-
-static char *put_json_character(char *end, uint32_t c)
-{
-    if (c == '"' || c == '\\') {
-        *end++ = '\\';
-        *end++ = (char)c;
-    } else if (c >= ' ' && c < 0x7f) {
-        *end++ = (char)c;
-    } else if (c < 0x10000) {
-        end = put_json_escape(end, c);
-    } else { /* a surrogate pair */
-        end = put_json_escape(end, 0xd800 + ((c - 0x10000) >> 10));
-        end = put_json_escape(end, 0xdc00 + ((c - 0x10000) & 0x3ff));
-    }
-    return end;
-}
-
 static char *put_json_text(char *end, const char *name, const char *text, size_t bytes_max)
 {
     end += sprintf(end, "\"%s\":\"", name);
-    size_t i = 0;
-    while (text != NULL && text[i] != '\0' && i < bytes_max) {
-        uint32_t character;
-        size_t bytes = decode_utf8(text + i, &character);
-        if (bytes == 0 || i + bytes > bytes_max) { /* not UTF-8, or cut off */
-            character = (unsigned char)text[i];
-            bytes = 1;
-        }
-        end = put_json_character(end, character);
-        i += bytes;
-    }
-    return put_text(end, text != NULL && text[i] != '\0' ? "...\"," : "\",");
+    end = weft__json_put_text(end, text, bytes_max);
+    return put_text(end, "\",");
 }
 
 static char *put_json(char *end, const weft_http_record *r, const char *time_text)

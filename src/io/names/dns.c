@@ -142,7 +142,8 @@ static int start_driver(weft__cord *c, weft__dns *d)
     weft_fiber id = weft__new_with(
         driver_main, d,
         &(weft_spin_options){
-            .name = "names", .parent = c->main->id, .stack_bytes = STACK_BYTES, .is_daemon = true});
+            .name = "names", .parent = c->main->id, .stack_bytes = STACK_BYTES, .is_daemon = true},
+        __builtin_return_address(0));
     weft__tree_open(c->main, was_open);
     if (id == 0)
         return -ENOMEM;

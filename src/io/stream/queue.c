@@ -14,9 +14,11 @@
 #include <math.h>
 
 static const weft__wait_kind waits_to_write = {"its turn to write to a stream",
-                                               .leave = weft__waitq_abort_wait};
+                                               .leave = weft__waitq_abort_wait,
+                                               .describe = weft__describe_object};
 static const weft__wait_kind waits_for_users = {"the users of a stream", .ignores_interrupts = true,
-                                                .leave = weft__waitq_abort_wait};
+                                                .leave = weft__waitq_abort_wait,
+                                                .describe = weft__describe_object};
 
 /*
  * Return whether a fiber exists only in the parent of this process. weft_fork frees the records of

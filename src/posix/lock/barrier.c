@@ -16,8 +16,10 @@ typedef struct barrier_view {
     int shared; /* 0: private */
 } barrier_view;
 
-static const weft__wait_kind waits_barrier = {
-    .name = "a pthread barrier", .is_left_at_exit = true, .leave = weft__remote_wait_leave};
+static const weft__wait_kind waits_barrier = {.name = "a pthread barrier",
+                                              .is_left_at_exit = true,
+                                              .leave = weft__remote_wait_leave,
+                                              .describe = weft__lock_describe};
 
 /* Wait in a thread that cannot wait with weft. pthread_barrier_wait is not a cancellation point. */
 static int meet_in_thread(pthread_barrier_t *barrier, unsigned count)

@@ -22,8 +22,10 @@ static unsigned wrefs_of(const pthread_cond_t *cond)
     return __atomic_load_n(&cond->__data.__wrefs, __ATOMIC_RELAXED);
 }
 
-static const weft__wait_kind waits_cond = {
-    .name = "a pthread condition", .is_left_at_exit = true, .leave = weft__remote_wait_leave};
+static const weft__wait_kind waits_cond = {.name = "a pthread condition",
+                                           .is_left_at_exit = true,
+                                           .leave = weft__remote_wait_leave,
+                                           .describe = weft__lock_describe};
 
 /* Wait for a signal, without the mutex. An interrupt ends the wait as a spurious wake-up. */
 static int cond_sleep(weft__lock_waiter *w, const weft__time_limit *limit)

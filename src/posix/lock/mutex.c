@@ -82,7 +82,8 @@ static weft_fiber awaited_holder(const weft__fiber *f)
 static const weft__wait_kind waits_mutex = {.name = "a pthread mutex",
                                             .is_left_at_exit = true,
                                             .leave = weft__remote_wait_leave,
-                                            .holder = awaited_holder};
+                                            .holder = awaited_holder,
+                                            .describe = weft__lock_describe};
 static const weft__gate mutex_gate = {&waits_mutex, mutex_attempt, false, false};
 
 /*

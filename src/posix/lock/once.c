@@ -75,10 +75,12 @@ static int guard_attempt(void *guard)
 
 static const weft__wait_kind waits_once = {.name = "the function of pthread_once",
                                            .is_left_at_exit = true,
-                                           .leave = weft__remote_wait_leave};
+                                           .leave = weft__remote_wait_leave,
+                                           .describe = weft__lock_describe};
 static const weft__wait_kind waits_guard = {.name = "the constructor of a static variable",
                                             .is_left_at_exit = true,
-                                            .leave = weft__remote_wait_leave};
+                                            .leave = weft__remote_wait_leave,
+                                            .describe = weft__lock_describe};
 static const weft__gate once_gate = {&waits_once, control_attempt, true, false};
 static const weft__gate guard_gate = {&waits_guard, guard_attempt, true, false};
 

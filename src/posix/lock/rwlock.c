@@ -15,11 +15,14 @@ static int write_attempt(void *lock)
     return REAL(pthread_rwlock_trywrlock)(lock);
 }
 
-static const weft__wait_kind waits_read = {
-    .name = "a pthread rwlock, to read", .is_left_at_exit = true, .leave = weft__remote_wait_leave};
+static const weft__wait_kind waits_read = {.name = "a pthread rwlock, to read",
+                                           .is_left_at_exit = true,
+                                           .leave = weft__remote_wait_leave,
+                                           .describe = weft__lock_describe};
 static const weft__wait_kind waits_write = {.name = "a pthread rwlock, to write",
                                             .is_left_at_exit = true,
-                                            .leave = weft__remote_wait_leave};
+                                            .leave = weft__remote_wait_leave,
+                                            .describe = weft__lock_describe};
 static const weft__gate read_gate = {&waits_read, read_attempt, true, false};
 static const weft__gate write_gate = {&waits_write, write_attempt, false, false};
 

@@ -12,8 +12,10 @@ static int sem_attempt(void *lock)
     return rc;
 }
 
-static const weft__wait_kind waits_sem = {
-    .name = "a semaphore", .is_left_at_exit = true, .leave = weft__remote_wait_leave};
+static const weft__wait_kind waits_sem = {.name = "a semaphore",
+                                          .is_left_at_exit = true,
+                                          .leave = weft__remote_wait_leave,
+                                          .describe = weft__lock_describe};
 static const weft__gate sem_gate = {&waits_sem, sem_attempt, true, true};
 
 static int sem_take(sem_t *sem, const weft__time_limit *limit)

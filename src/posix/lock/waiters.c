@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "posix/hook.h"
 
+#include <weft/debug.h>
 #include <weft/scope.h>
 
 #include <math.h>
@@ -220,6 +221,12 @@ static bool waiter_fall_asleep(weft__lock_waiter *w)
     w->is_asleep = !was_woken;
     bucket_unlock(b);
     return !was_woken;
+}
+
+void weft__lock_describe(const weft__fiber *f, struct weft_info *out)
+{
+    const weft__remote_wait *wait = f->wait_object;
+    out->waits_on = CONTAINER_OF(wait, weft__lock_waiter, wait)->lock;
 }
 
 weft__wake_reason weft__waiter_sleep(weft__lock_waiter *w, const weft__wait_kind *kind,

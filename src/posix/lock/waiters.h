@@ -75,6 +75,9 @@ static inline bool weft__waiters_may_exist(const void *lock)
 /* Add a waiter at the end of its queue. thread is NULL if the current fiber waits. */
 void weft__waiter_join(weft__lock_waiter *w, const void *lock, sem_t *thread);
 
+/* Set waits_on to the lock for which f waits. */
+void weft__lock_describe(const weft__fiber *f, struct weft_info *out);
+
 /* Remove a waiter, before its frame ends. Return whether the waiter was chosen. */
 bool weft__waiter_leave(weft__lock_waiter *w);
 

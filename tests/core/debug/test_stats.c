@@ -28,6 +28,13 @@ static void assert_not_decreased(const weft_counters *before, const weft_counter
     ck_assert_uint_ge(after->messages, before->messages);
     ck_assert_uint_ge(after->wakes, before->wakes);
     ck_assert_uint_ge(after->runnable_max, before->runnable_max);
+    ck_assert_uint_ge(after->syscalls, before->syscalls);
+    ck_assert_uint_ge(after->fibers_spun, before->fibers_spun);
+    ck_assert_uint_ge(after->stalls, before->stalls);
+    ck_assert_uint_ge(after->stall_ns, before->stall_ns);
+    for (size_t i = 0; i < WEFT_HISTOGRAM_BUCKETS; i++)
+        ck_assert_uint_ge(after->wake_latency.buckets[i], before->wake_latency.buckets[i]);
+    ck_assert_uint_ge(after->wake_latency.sum_ns, before->wake_latency.sum_ns);
 }
 
 TEST(counters_of_events_increase_and_reading_does_not_reset_them)

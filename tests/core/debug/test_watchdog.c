@@ -71,16 +71,15 @@ static __attribute__((noinline)) int compute_until_reported(const char *text)
     return rounds;
 }
 
-/* The return address of be_busy, in the format of a backtrace. */
-static char frame[32];
+/* A part of the backtrace of be_busy. */
+#ifdef WEFT_HAS_BACKTRACE
+static const char frame[] = " call_busy at ";
+#else
+static const char frame[] = "backtrace:"; /* no frame follows */
+#endif
 
 static __attribute__((noinline)) weft_value be_busy(void *arg)
 {
-#ifdef WEFT_HAS_BACKTRACE
-    snprintf(frame, sizeof frame, "[%p]", __builtin_return_address(0));
-#else
-    snprintf(frame, sizeof frame, "backtrace:"); /* no frame follows */
-#endif
     int rounds = compute_until_reported(frame);
     __asm__ volatile("" : "+r"(rounds)); /* prevents a tail call */
     return rounds > 0 ? 0 : 1;
