@@ -1,0 +1,84 @@
+/*
+ * Brokers: a NATS server inside of a process, for tests, for small programs and for development.
+ *
+ * weft_hub_open("mem:NAME") creates the broker NAME in the calling thread if the process has none.
+ * The broker runs in daemon fibers of that thread, and ends with the thread, or when its last hub is
+ * closed. Hubs of other threads can use the broker. To keep it, call weft_hub_broker_get in a thread
+ * that lives longer.
+ *
+ * A broker has the parts of NATS and JetStream that libweft-hub uses: subjects with wildcards, queue
+ * groups, headers, work queues, keys and logs. It stores all data in memory. It speaks the protocol of
+ * NATS, so that other clients can connect to weft_hub_broker_serve.
+ *
+ * On the backend sim, a broker and its hubs are deterministic: the same seed gives the same run. A
+ * test opens one hub per simulated host, with a name in weft_hub_options, and injects faults by
+ * that name.
+ */
+#ifndef WEFT_HUB_BROKER_H
+#define WEFT_HUB_BROKER_H
+
+#include <weft/base.h>
+
+WEFT_BEGIN
+
+typedef struct weft_hub_broker weft_hub_broker;
+
+/**
+ * Return the broker of "mem:NAME", and create it if it does not exist.
+ *
+ * name may be "". The caller releases the broker with weft_hub_broker_release.
+ *
+ * Returns the broker. On failure, returns NULL and records for weft_error():
+ * -EINVAL if name is NULL or longer than 64 bytes
+ * -ENOMEM if memory is exhausted
+ */
+WEFT_API weft_hub_broker *weft_hub_broker_get(const char *name) WEFT_MUST_CHECK;
+
+/**
+ * Release a broker. If nothing else uses the broker, its data is freed.
+ *
+ * If broker is NULL, the call does nothing.
+ */
+WEFT_API void weft_hub_broker_release(weft_hub_broker *broker);
+
+/**
+ * Serve clients of a listening socket until the caller is cancelled.
+ *
+ * The caller still owns fd. The broker has no users and passwords: listen on a loopback address.
+ *
+ * Returns the error that ended the call, or:
+ * -EXDEV if the broker belongs to another thread
+ */
+WEFT_SWITCHPOINT int weft_hub_broker_serve(weft_hub_broker *broker, int fd);
+
+/**
+ * Break the connections of the hubs with a name. The hubs connect again.
+ *
+ * If hub_name is NULL, break all connections. The messages in transit are lost. Returns the number of
+ * connections, or:
+ * -EXDEV if the broker belongs to another thread
+ */
+WEFT_SWITCHPOINT int weft_hub_broker_cut(weft_hub_broker *broker, const char *hub_name);
+
+/**
+ * Isolate the hubs with a name, or end the isolation.
+ *
+ * The broker stops to read from and write to an isolated hub, without closing its connection, as in
+ * a partition or as if the process were stopped by SIGSTOP. New connections wait too. Returns 0, or:
+ * -ENOMEM if memory is exhausted
+ * -EXDEV if the broker belongs to another thread
+ */
+WEFT_API int weft_hub_broker_isolate(weft_hub_broker *broker, const char *hub_name,
+                                     bool is_isolated);
+
+/**
+ * Stop or continue the whole broker, as if its process were stopped or its leader lost.
+ *
+ * Hubs stay connected, and get no replies. Returns 0, or:
+ * -EXDEV if the broker belongs to another thread
+ */
+WEFT_API int weft_hub_broker_pause(weft_hub_broker *broker, bool is_paused);
+
+WEFT_END
+
+#endif
