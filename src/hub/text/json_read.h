@@ -73,6 +73,6 @@ bool weft__json_is_true(const weft__json_doc *doc, const char *path);
  * -EMSGSIZE if the string does not fit
  * -ENOENT if there is no string
  */
-int weft__json_string(const weft__json_doc *doc, const char *path, char *out, size_t room);
+int weft__json_copy_string(const weft__json_doc *doc, const char *path, char *out, size_t room);
 
 #endif
