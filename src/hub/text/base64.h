@@ -9,15 +9,17 @@
 /* The length of the base64 code of a number of bytes, with its NUL. Also enough for base64url. */
 #define WEFT__BASE64_BYTES(bytes) (((bytes) + 2) / 3 * 4 + 1)
 
-/* Encode data, with padding. out has WEFT__BASE64_BYTES(bytes). Returns the length without the NUL. */
+/*
+ * Encode data, with padding. out has WEFT__BASE64_BYTES(bytes). Returns the length without the NUL.
+ */
 size_t weft__base64_encode(const void *data, size_t bytes, char *out);
 
 /* Like weft__base64_encode, with '-' and '_' instead of '+' and '/', and without padding. */
 size_t weft__base64url_encode(const void *data, size_t bytes, char *out);
 
 /*
- * Decode base64, strictly: with padding, without white space, and with zero bits after the last byte.
- * text and out may overlap if out does not start after text.
+ * Decode base64, strictly: with padding, without white space, and with zero bits after the last
+ * byte. text and out may overlap if out does not start after text.
  *
  * Returns the number of bytes, or:
  * -EBADMSG if the text is not base64

@@ -1,7 +1,7 @@
 /*
  * Headers of NATS messages: a block of lines, each with CRLF. The first line is "NATS/1.0", or
- * "NATS/1.0 STATUS" or "NATS/1.0 STATUS TEXT". Fields follow as "Name: value". An empty line ends the
- * block. Names are compared without regard to case.
+ * "NATS/1.0 STATUS" or "NATS/1.0 STATUS TEXT". Fields follow as "Name: value". An empty line ends
+ * the block. Names are compared without regard to case.
  *
  * All functions accept any bytes: a server does not check the headers that a client publishes. In
  * a block that is not well-formed, they find what they can.

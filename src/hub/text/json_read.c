@@ -1,8 +1,8 @@
 /*
  * Read JSON. See json_read.h.
  *
- * The parser is a loop with a stack of open arrays and objects. A step reads one value or closes one
- * array or object.
+ * The parser is a loop with a stack of open arrays and objects. A step reads one value or closes
+ * one array or object.
  */
 #include "hub/text/json_read.h"
 

@@ -1,9 +1,9 @@
 /*
- * Read JSON (RFC 8259), strictly: UTF-8 without a byte order mark, no comments, no trailing commas, no
- * text after the value, no escapes of single surrogates.
+ * Read JSON (RFC 8259), strictly: UTF-8 without a byte order mark, no comments, no trailing commas,
+ * no text after the value, no escapes of single surrogates.
  *
- * A document is an array of nodes in the order of the text. The nodes point into the text, which must
- * outlive the document. Limits bound what a server can make a client allocate.
+ * A document is an array of nodes in the order of the text. The nodes point into the text, which
+ * must outlive the document. Limits bound what a server can make a client allocate.
  */
 #ifndef WEFT_HUB_TEXT_JSON_READ_H
 #define WEFT_HUB_TEXT_JSON_READ_H
@@ -40,9 +40,9 @@ typedef struct weft__json_doc {
 } weft__json_doc;
 
 /*
- * Read a document. A document that was read before is replaced, and its memory is used again. Free the
- * document with weft__json_free, also after an error. After an error, the document is empty. Returns 0,
- * or:
+ * Read a document. A document that was read before is replaced, and its memory is used again. Free
+ * the document with weft__json_free, also after an error. After an error, the document is empty.
+ * Returns 0, or:
  * -EBADMSG if the text is not JSON
  * -EMSGSIZE if the text exceeds a limit
  * -ENOMEM if memory is exhausted

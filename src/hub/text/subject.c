@@ -7,7 +7,9 @@ static bool is_token_character(char c)
            c == '_' || c == '=';
 }
 
-/* Remove the first token and its dot from *rest. Without a dot, *rest becomes empty without data. */
+/*
+ * Remove the first token and its dot from *rest. Without a dot, *rest becomes empty without data.
+ */
 static weft__slice subject_token(weft__slice *rest)
 {
     const char *dot = rest->bytes > 0 ? memchr(rest->data, '.', rest->bytes) : NULL;

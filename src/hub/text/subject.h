@@ -1,6 +1,6 @@
 /*
- * Subjects of NATS: tokens with dots between them. In a pattern, the token "*" matches one token, and
- * the token ">" at the end matches all remaining tokens, at least one.
+ * Subjects of NATS: tokens with dots between them. In a pattern, the token "*" matches one token,
+ * and the token ">" at the end matches all remaining tokens, at least one.
  */
 #ifndef WEFT_HUB_TEXT_SUBJECT_H
 #define WEFT_HUB_TEXT_SUBJECT_H
@@ -23,8 +23,8 @@ bool weft__token_is_valid(const char *text);
 
 /*
  * Return whether a subject has no empty token, no white space and no control characters. If
- * may_have_wildcards is false, the tokens "*" and ">" are not valid. Otherwise ">" is valid at the end.
- * As in nats-server, '*' and '>' inside of a longer token have no special meaning.
+ * may_have_wildcards is false, the tokens "*" and ">" are not valid. Otherwise ">" is valid at the
+ * end. As in nats-server, '*' and '>' inside of a longer token have no special meaning.
  */
 bool weft__subject_is_valid(weft__slice subject, bool may_have_wildcards);
 

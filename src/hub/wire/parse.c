@@ -13,9 +13,8 @@ typedef struct verb_form {
     uint8_t name_bytes;
     weft__verb verb;
     bool has_payload;
-    bool has_sid; /* of an operation with a payload: a sid after the subject */
-    bool
-        has_headers; /* of an operation with a payload: the size of the headers before the last field */
+    bool has_sid;     /* with a payload: a sid follows the subject */
+    bool has_headers; /* with a payload: the size of the headers precedes the last field */
 } verb_form;
 
 /* The most frequent verbs come first. */

@@ -4,9 +4,9 @@
  * operations of the wrong direction.
  *
  * The parser is strict. A line ends with CRLF. Fields are separated by spaces or tabs, and have no
- * control characters. A verb is recognised without regard to case. The parser does not check subjects
- * (weft__subject_is_valid) and headers (weft__header_is_valid): a server passes on what any client has
- * published, and one bad message must not end the connection of its receivers.
+ * control characters. A verb is recognised without regard to case. The parser does not check
+ * subjects (weft__subject_is_valid) and headers (weft__header_is_valid): a server passes on what
+ * any client has published, and one bad message must not end the connection of its receivers.
  */
 #ifndef WEFT_HUB_WIRE_PARSE_H
 #define WEFT_HUB_WIRE_PARSE_H
@@ -33,7 +33,9 @@ typedef enum weft__verb {
     WEFT__VERB_ERR,
 } weft__verb;
 
-/* A parsed operation. The slices point into the input. Fields that the verb does not have are zero. */
+/*
+ * A parsed operation. The slices point into the input. Fields that the verb does not have are zero.
+ */
 typedef struct weft__op_line {
     weft__verb verb;
     weft__slice args;      /* of INFO and CONNECT: the JSON; of -ERR: the text without quotes */
@@ -51,9 +53,9 @@ typedef struct weft__op_line {
  *
  * payload_bytes_max limits the payload and the headers together. It is at most SIZE_MAX / 2.
  *
- * Returns the number of bytes of the operation. Returns 0 if the operation is not complete; *need is
- * then the number of bytes that the operation has at least. *need is larger than bytes. On failure
- * or 0, *op is not defined. The result does not depend on how the input is split. Returns:
+ * Returns the number of bytes of the operation. Returns 0 if the operation is not complete; *need
+ * is then the number of bytes that the operation has at least. *need is larger than bytes. On
+ * failure or 0, *op is not defined. The result does not depend on how the input is split. Returns:
  * -EMSGSIZE if a line, or the headers and the payload, exceed their limit
  * -EPROTO if the data violates the protocol
  */
