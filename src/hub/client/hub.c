@@ -95,8 +95,8 @@ static int copy_strings(weft_hub *hub)
     const char *credentials = hub->options.credentials;
     hub->options.name = strdup(hub->options.name != NULL ? hub->options.name : name);
     hub->options.credentials = credentials != NULL ? strdup(credentials) : NULL;
-    bool has_all = hub->options.name != NULL &&
-                   (credentials == NULL || hub->options.credentials != NULL);
+    bool has_all =
+        hub->options.name != NULL && (credentials == NULL || hub->options.credentials != NULL);
     return has_all ? 0 : -ENOMEM;
 }
 
@@ -279,13 +279,16 @@ static int close_gracefully(weft_hub *hub)
     return rc;
 }
 
-/* In a child of weft_fork, the connection belongs to the parent. TLS must not send close_notify. */
+/*
+ * In a child of weft_fork, the connection belongs to the parent. TLS must not send close_notify, so
+ * that the stream is not closed. The memory remains.
+ */
 static int close_forked(weft_hub *hub)
 {
     if (hub->session.fd >= 0)
         weft_close(hub->session.fd);
+    hub->session.fd = -1;
     hub->is_closed = true;
-    weft__hub_release(hub);
     return 0;
 }
 

@@ -17,6 +17,7 @@
 #include <syslog.h>
 
 #define WEFT__HUB_ID_BYTES 22
+#define WEFT__INBOX_PREFIX_BYTES (sizeof "_INBOX.." + WEFT__HUB_ID_BYTES)
 #define WEFT__NONCE_BYTES_MAX 128
 
 /* What a server has said about itself (INFO). */
@@ -88,12 +89,12 @@ struct weft_hub {
     weft_hub_options options; /* with defaults; name and credentials are copies */
     weft_tls *own_tls;        /* if no option has one, and a server demands TLS; NULL: none */
     char id[WEFT__HUB_ID_BYTES + 1];
-    char inbox[WEFT__INBOX_BYTES]; /* "_INBOX.ID." */
+    char inbox[WEFT__INBOX_PREFIX_BYTES]; /* "_INBOX.ID." */
     size_t inbox_bytes;
     uint64_t inboxes; /* subjects that weft__hub_inbox has made */
     weft_hub_counters counters;
 
-    weft_fiber root; /* 0: not started, or ended */
+    weft_fiber root;  /* 0: not started, or ended */
     weft_group group; /* the other fibers of the hub; the root fiber opens it */
     weft_event is_started;
 
@@ -112,11 +113,11 @@ struct weft_hub {
     weft__subscriptions subscriptions;
     weft__requests requests;
 
-    weft__list messages;   /* of no living fiber */
-    weft__table exposures; /* by name */
+    weft__list messages;    /* of no living fiber */
+    weft__table exposures;  /* by name */
     weft__table recipients; /* by fiber */
     weft__list recipient_list;
-    weft_fiber monitor;     /* told which fibers to monitor; 0: not started */
+    weft_fiber monitor; /* told which fibers to monitor; 0: not started */
     weft__list watchers;
     void *parts[WEFT__HUB_PARTS];
 };
@@ -249,7 +250,7 @@ int weft__request_run(weft_hub *hub, weft__pending *pending, const weft__publica
 typedef struct weft__message {
     weft_hub_msg base;
     weft_hub *hub;
-    weft__list node; /* in a list of the hub, of a recipient or of an exposure */
+    weft__list node;   /* in a list of the hub, of a recipient or of an exposure */
     const char *reply; /* the subject of the reply; "": not a call */
     bool is_answered;
 } weft__message;

@@ -220,8 +220,7 @@ static int reply_take(weft__pending *pending, const weft__delivery *d)
     return 0;
 }
 
-int weft__hub_request(weft_hub *hub, const weft__publication *p, double timeout_s,
-                      weft__reply *out)
+int weft__hub_request(weft_hub *hub, const weft__publication *p, double timeout_s, weft__reply *out)
 {
     reply_wait wait = {.pending = {.take = reply_take}, .out = out};
     int rc = 0, timeout_rc = 0;

@@ -100,8 +100,7 @@ static void root_attempt_failed(weft_hub *hub, weft__server *server, int code)
     char text[WEFT__SERVER_TEXT_BYTES];
     const weft_error_info *e = weft_error();
     if (server->failures == 0 || (code == -EACCES && server->rejections == 0))
-        weft__hub_say(hub, LOG_WARNING, "cannot connect to %s: %s",
-                      weft__server_text(server, text),
+        weft__hub_say(hub, LOG_WARNING, "cannot connect to %s: %s", weft__server_text(server, text),
                       e != NULL && e->code == code ? e->message : strerror(-code));
     weft_error_clear();
     weft__server_failed(&hub->servers, server, code, weft_now());
@@ -130,8 +129,7 @@ static void root_say_connected(weft_hub *hub)
 {
     char text[WEFT__SERVER_TEXT_BYTES];
     hub->counters.reconnects++;
-    weft__hub_say(hub, LOG_NOTICE, "connected to %s",
-                  weft__server_text(hub->session.server, text));
+    weft__hub_say(hub, LOG_NOTICE, "connected to %s", weft__server_text(hub->session.server, text));
 }
 
 /* Read connections until the root fiber is cancelled. */
@@ -223,11 +221,10 @@ weft_fiber weft__root_spin(weft_hub *hub, weft_fn *fn, void *arg, void (*drop)(v
                            const char *name)
 {
     hub_fiber f = {fn, arg, drop};
-    return weft_group_spin_with(&hub->group, hub_fiber_run, &f,
-                                &(weft_spin_options){.name = name,
-                                                     .is_daemon = true,
-                                                     .arg_bytes = sizeof f,
-                                                     .drop = hub_fiber_drop});
+    return weft_group_spin_with(
+        &hub->group, hub_fiber_run, &f,
+        &(weft_spin_options){
+            .name = name, .is_daemon = true, .arg_bytes = sizeof f, .drop = hub_fiber_drop});
 }
 
 weft_fiber weft__hub_spin(weft_hub *hub, weft_fn *fn, void *arg, const char *name)

@@ -112,9 +112,10 @@ static bool authority_split(weft__slice text, weft__slice *host, unsigned *port)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                        : c >= 'A' && c <= 'F'   ? c - 'A' + 10
-                                                                 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* Copy a part of a URL and decode its percent-escapes. Returns NULL if they are not valid. */
@@ -375,8 +376,7 @@ void weft__server_failed(weft__servers *servers, weft__server *server, int code,
     server_to_tail(servers, server);
 }
 
-void weft__server_lost(weft__servers *servers, weft__server *server, double connected_s,
-                       double now)
+void weft__server_lost(weft__servers *servers, weft__server *server, double connected_s, double now)
 {
     server->rejections = 0;
     if (connected_s < CONNECTION_MIN_S) {

@@ -17,16 +17,16 @@
 
 typedef struct weft__server {
     weft__list node;
-    char *host;           /* without brackets; of mem: the name of the broker */
-    unsigned port;        /* 0: mem: */
-    char *user;           /* of the URL, decoded; a token if password is NULL; NULL: none */
-    char *password;       /* NULL: none */
-    char *tls_name;       /* the name in the certificate */
-    bool has_tls;         /* the URL demands TLS */
-    bool is_announced;    /* by another server; removed when no server announces it any more */
-    unsigned failures;    /* attempts and short connections in a row */
-    unsigned rejections;  /* of the credentials, in a row */
-    double retry_at;      /* do not try earlier (weft_now) */
+    char *host;          /* without brackets; of mem: the name of the broker */
+    unsigned port;       /* 0: mem: */
+    char *user;          /* of the URL, decoded; a token if password is NULL; NULL: none */
+    char *password;      /* NULL: none */
+    char *tls_name;      /* the name in the certificate */
+    bool has_tls;        /* the URL demands TLS */
+    bool is_announced;   /* by another server; removed when no server announces it any more */
+    unsigned failures;   /* attempts and short connections in a row */
+    unsigned rejections; /* of the credentials, in a row */
+    double retry_at;     /* do not try earlier (weft_now) */
 } weft__server;
 
 typedef struct weft__servers {

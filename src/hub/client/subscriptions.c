@@ -15,7 +15,7 @@ struct weft__subscription {
     uint64_t sid;
     weft__on_delivery *fn;
     void *ctx;
-    bool is_refused; /* by the server, on this connection */
+    bool is_refused;             /* by the server, on this connection */
     const char *pattern, *queue; /* queue "": none */
 };
 
