@@ -99,7 +99,7 @@ static void root_attempt_failed(weft_hub *hub, weft__server *server, int code)
 {
     char text[WEFT__SERVER_TEXT_BYTES];
     const weft_error_info *e = weft_error();
-    if (server->failures == 0 || (code == -EACCES && server->rejections == 0))
+    if (server->delay_s == 0 || (code == -EACCES && server->rejections == 0))
         weft__hub_say(hub, LOG_WARNING, "cannot connect to %s: %s", weft__server_text(server, text),
                       e != NULL && e->code == code ? e->message : strerror(-code));
     weft_error_clear();

@@ -1,5 +1,6 @@
 #include "hub/client/servers.h"
 
+#include "core/sched/backoff.h"
 #include "hub/client/random.h"
 
 #include <weft/error.h>
@@ -14,11 +15,9 @@
 #define BROKER_NAME_BYTES_MAX 64
 
 /* Delays between attempts to connect to one server, in seconds. Half of each delay is random. */
-#define DELAY_FIRST_S 0.05
-#define DELAY_MAX_S 4.0
-/* After the second rejection of the credentials: a person must act first. */
-#define DELAY_REJECTED_FIRST_S 2.0
-#define DELAY_REJECTED_MAX_S 60.0
+static const weft__backoff unreachable = {0.05, WEFT__BACKOFF_FACTOR, 4.0};
+/* After the second rejection of the credentials in a row: a person must act first. */
+static const weft__backoff rejected = {2.0, WEFT__BACKOFF_FACTOR, WEFT__BACKOFF_MAX_S};
 #define REJECTIONS_MAX 2
 
 /* A connection that was shorter counts as a failed attempt. */
@@ -359,20 +358,14 @@ static void server_to_tail(weft__servers *servers, weft__server *server)
     weft__list_insert(&servers->list, &server->node);
 }
 
-static double delay_after(weft__servers *servers, double first_s, double max_s, unsigned failures)
-{
-    double delay_s = fmin(max_s, ldexp(first_s, failures < 32 ? (int)failures : 32));
-    return delay_s * (0.5 + 0.5 * weft__random_share(&servers->random));
-}
-
 void weft__server_failed(weft__servers *servers, weft__server *server, int code, double now)
 {
     server->rejections = code == -EACCES ? server->rejections + 1 : 0;
-    double delay_s = delay_after(servers, DELAY_FIRST_S, DELAY_MAX_S, server->failures++);
-    if (server->rejections >= REJECTIONS_MAX)
-        delay_s = delay_after(servers, DELAY_REJECTED_FIRST_S, DELAY_REJECTED_MAX_S,
-                              server->rejections - REJECTIONS_MAX);
-    server->retry_at = now + delay_s;
+    bool is_rejected = server->rejections >= REJECTIONS_MAX;
+    server->delay_s =
+        weft__backoff_next(is_rejected ? &rejected : &unreachable,
+                           server->rejections == REJECTIONS_MAX ? 0 : server->delay_s);
+    server->retry_at = now + server->delay_s * (0.5 + 0.5 * weft__random_share(&servers->random));
     server_to_tail(servers, server);
 }
 
@@ -383,7 +376,7 @@ void weft__server_lost(weft__servers *servers, weft__server *server, double conn
         weft__server_failed(servers, server, -ECONNRESET, now);
         return;
     }
-    server->failures = 0;
+    server->delay_s = 0;
     server->retry_at = now;
     server_to_tail(servers, server);
 }

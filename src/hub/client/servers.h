@@ -24,7 +24,7 @@ typedef struct weft__server {
     char *tls_name;      /* the name in the certificate */
     bool has_tls;        /* the URL demands TLS */
     bool is_announced;   /* by another server; removed when no server announces it any more */
-    unsigned failures;   /* attempts and short connections in a row */
+    double delay_s;      /* after the last attempt; 0: the last connection was long */
     unsigned rejections; /* of the credentials, in a row */
     double retry_at;     /* do not try earlier (weft_now) */
 } weft__server;
