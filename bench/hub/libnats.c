@@ -12,7 +12,15 @@
 #include <stdatomic.h>
 
 #define TIMEOUT_MS 30000
-#define require_ok(status) bench_require((status) == NATS_OK)
+#define require_ok(call) check_status(call, __LINE__, #call)
+
+static void check_status(natsStatus status, int line, const char *call)
+{
+    if (status == NATS_OK)
+        return;
+    fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, line, call, natsStatus_GetText(status));
+    exit(1);
+}
 
 static natsConnection *nc;
 static jsCtx *js;
@@ -82,6 +90,7 @@ static void put_async_pass(size_t count, size_t n)
     jsCtx *bounded;
     jsOptions_Init(&options);
     options.PublishAsync.MaxPending = (int64_t)count;
+    options.PublishAsync.StallWait = TIMEOUT_MS;
     require_ok(natsConnection_JetStream(&bounded, nc, &options));
     for (size_t i = 0; i < n; i++) {
         char id[40];
@@ -89,7 +98,6 @@ static void put_async_pass(size_t count, size_t n)
         jsPubOptions put_options;
         jsPubOptions_Init(&put_options);
         put_options.MsgId = id;
-        put_options.MaxWait = TIMEOUT_MS;
         require_ok(js_PublishAsync(bounded, QUEUE_SUBJECT, payload, sizeof payload, &put_options));
     }
     require_ok(js_PublishAsyncComplete(bounded, NULL));

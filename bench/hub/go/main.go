@@ -137,7 +137,7 @@ func put(count, n int) {
 func putAsync(count, n int) {
 	measure(func(n int) {
 		for i := 0; i < n; i++ {
-			_, err := js.PublishAsync(queueSubject, payload, newID())
+			_, err := js.PublishAsync(queueSubject, payload, newID(), nats.StallWait(timeout))
 			require(err)
 		}
 		<-js.PublishAsyncComplete()
