@@ -151,7 +151,8 @@ TEST(servers_that_are_not_announced_any_more_are_removed)
 TEST(wrong_announcements_are_ignored)
 {
     init("nats://a");
-    announce("[\"\",\":\",\"b c:1\",\"b:0\",\"b:65536\",\"b\\n:1\",1,{},[\"d:1\"],\"[::1\"]", find("a:4222"));
+    announce("[\"\",\":\",\"b c:1\",\"b:0\",\"b:65536\",\"b\\n:1\",1,{},[\"d:1\"],\"[::1\"]",
+             find("a:4222"));
     ck_assert_uint_eq(servers.count, 1);
 }
 
