@@ -56,7 +56,7 @@ static weft_value handle_payment(weft_hub_msg *payment, void *arg)
     int rc = book(b->db, payment->id);
     if (rc < 0 || payment->deliveries == 1)
         return rc < 0 ? rc : -EINTR;
-    weft_latch_down(&b->left);
+    weft_latch_done(&b->left);
     return 0;
 }
 

@@ -23,7 +23,7 @@ static weft_value ship(weft_hub_msg *order, void *arg)
     if (strcmp(order->data, "bad address") == 0)
         return weft_fail(-EINVAL, "cannot ship %s", order->id);
     printf("shipped %s: %s\n", order->id, (const char *)order->data);
-    weft_latch_down(&s->left);
+    weft_latch_done(&s->left);
     return 0;
 }
 
@@ -31,7 +31,7 @@ static weft_value report(weft_hub_msg *order, void *arg)
 {
     shop *s = arg;
     printf("dead letter: %s\n", (const char *)order->data);
-    weft_latch_down(&s->left);
+    weft_latch_done(&s->left);
     return 0;
 }
 
