@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all help run test test-stock test-ruby check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
+.PHONY: all help run test test-stock test-hub test-ruby check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
 	cover bench bench-quick bench-guard bench-http lint format man install clean
 
 all: ## build the library, the command, the examples and the manual in build/ (the default)
@@ -26,6 +26,11 @@ test-stock: ## run libpq, hiredis, libmariadb, libcurl, OpenLDAP and SQLite on f
 	@tools/deps build stock
 	@tools/build plain -- stock-programs
 	@tests/stock/servers tools/run-tests plain -- --suite stock
+
+test-hub: ## run the tests of hubs with NATS servers, which the tests also kill and stop
+	@tools/deps build hub
+	@tools/build plain -- hub-programs
+	@tests/hub/servers tools/run-tests plain -- --suite hub
 
 test-ruby: ## build the Ruby gem, and run its tests and Ruby's own tests of schedulers on each backend
 	@tools/deps build ruby

@@ -39,6 +39,14 @@ void weft__reply_free(weft__reply *r);
  */
 int weft__hub_check(const weft_hub *hub);
 
+/*
+ * Keep the memory of a hub, also after weft_hub_close. A function that uses the hub after a call
+ * that can wait holds the hub first: another fiber may close the hub in the meantime. Calls on a
+ * closed hub return -EBADF. The calls nest.
+ */
+void weft__hub_hold(weft_hub *hub);
+void weft__hub_release(weft_hub *hub);
+
 /* Wait until the hub is connected. Returns 0, -EBADF if the hub is closed, or a cancellation. */
 int weft__hub_wait_connected(weft_hub *hub);
 
@@ -56,6 +64,12 @@ int weft__hub_publish(weft_hub *hub, const weft__publication *p);
 int weft__hub_publish_now(weft_hub *hub, const weft__publication *p);
 
 /*
+ * Wait until the server has processed all earlier output. If the connection breaks, wait for the
+ * next one and try again. Returns 0, -EBADF if the hub is closed, or a cancellation.
+ */
+int weft__hub_flush(weft_hub *hub);
+
+/*
  * Publish a request and wait for one reply. p->reply is ignored. Wait for a connection first.
  * Returns 0, or:
  * -EHOSTUNREACH if there are no responders (status 503)
@@ -71,6 +85,9 @@ int weft__hub_request(weft_hub *hub, const weft__publication *p, double timeout_
  */
 weft__subscription *weft__hub_subscribe(weft_hub *hub, const char *pattern, const char *queue,
                                         weft__on_delivery *fn, void *ctx);
+
+/* Return whether the server has refused a subscription. Call weft__hub_flush before. */
+bool weft__hub_is_refused(const weft__subscription *s);
 
 /* End a subscription. fn is not called any more. NULL: nothing. */
 void weft__hub_unsubscribe(weft__subscription *s);
