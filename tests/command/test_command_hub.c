@@ -178,4 +178,3 @@ TEST(a_bad_command_line_has_status_2)
     ck_assert_int_eq(HUB("--help"), 0);
 }
 
-MAIN
