@@ -52,7 +52,7 @@ int weft__js_check_token(const weft_hub *hub, const char *function, const char *
 static const struct {
     int err_code, code;
 } js_errors[] = {
-    {10002, -ENOSPC},  /* resource limits exceeded for account */
+    {10002, -ENOSPC}, /* resource limits exceeded for account */
     {NO_PEERS, -EAGAIN},
     {10007, -EAGAIN},  /* cluster not assigned to this server */
     {10009, -EAGAIN},  /* not the leader */
@@ -66,15 +66,15 @@ static const struct {
     {10058, -EEXIST}, /* stream name already in use */
     {10065, -EEXIST}, /* subjects overlap with an existing stream */
     {WEFT__JS_WRONG_SEQUENCE, -ESTALE},
-    {10074, -EINVAL}, /* replicas without a cluster */
-    {10076, -ENOTSUP}, /* JetStream not enabled */
+    {10074, -EINVAL},   /* replicas without a cluster */
+    {10076, -ENOTSUP},  /* JetStream not enabled */
     {10097, -EMSGSIZE}, /* headers */
-    {10118, -EAGAIN}, /* stream is offline */
-    {10119, -EAGAIN}, /* consumer is offline */
-    {10148, -EEXIST}, /* consumer already exists */
-    {10158, -EAGAIN}, /* duplicate message id is in process */
-    {10164, -ESTALE}, /* wrong last sequence, of newer servers */
-    {10167, -EAGAIN}, /* too many requests */
+    {10118, -EAGAIN},   /* stream is offline */
+    {10119, -EAGAIN},   /* consumer is offline */
+    {10148, -EEXIST},   /* consumer already exists */
+    {10158, -EAGAIN},   /* duplicate message id is in process */
+    {10164, -ESTALE},   /* wrong last sequence, of newer servers */
+    {10167, -EAGAIN},   /* too many requests */
 };
 
 static int js_error_code(int64_t status, int64_t err_code)
@@ -108,8 +108,8 @@ static int answer_error(const weft__js_answer *a, weft__slice subject)
         return code;
     char text[160] = "";
     weft__json_copy_string(&a->doc, "error.description", text, sizeof text);
-    return weft_fail(code, "%.*s: %s", (int)(subject.bytes < 80 ? subject.bytes : 80),
-                     subject.data, text);
+    return weft_fail(code, "%.*s: %s", (int)(subject.bytes < 80 ? subject.bytes : 80), subject.data,
+                     text);
 }
 
 /* The part of a hub is not NULL after a server has replied as JetStream does. */

@@ -27,8 +27,7 @@ void weft__js_entry_free(weft__js_entry *e);
  * the last write that has returned. Returns 0, or:
  * -ENOENT if the stream or the entry does not exist
  */
-int weft__js_read_last(weft_hub *hub, const char *stream, const char *subject,
-                       weft__js_entry *out);
+int weft__js_read_last(weft_hub *hub, const char *stream, const char *subject, weft__js_entry *out);
 
 /* Like weft__js_read_last, for the first entry of a subject whose sequence is at least sequence. */
 int weft__js_read_next(weft_hub *hub, const char *stream, const char *subject, uint64_t sequence,
@@ -38,8 +37,8 @@ int weft__js_read_next(weft_hub *hub, const char *stream, const char *subject, u
 typedef struct weft__js_write {
     const char *stream, *subject;
     weft__slice data;
-    uint64_t expected;    /* sequence of the last entry of the subject; 0: none; or ANY_REVISION */
-    const char *id;       /* not NULL: an entry with this id is stored once; expected must be ANY */
+    uint64_t expected; /* sequence of the last entry of the subject; 0: none; or ANY_REVISION */
+    const char *id;    /* not NULL: an entry with this id is stored once; expected must be ANY */
     const char *operation; /* KV-Operation of a key-value bucket; NULL: a value */
     /* Called if the stream does not exist, to create it. NULL: the write fails with -ENOENT. */
     int (*create_stream)(weft_hub *hub);

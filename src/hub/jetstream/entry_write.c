@@ -26,8 +26,8 @@ typedef struct write_state {
     weft_hub *hub;
     const weft__js_write *write;
     char attempt[WEFT__INBOX_BYTES]; /* the value of Weft-Attempt */
-    bool is_own_id;                  /* no other call has the id: a duplicate is this call's entry */
-    bool is_lost;                    /* the reply to an earlier attempt is lost */
+    bool is_own_id; /* no other call has the id: a duplicate is this call's entry */
+    bool is_lost;   /* the reply to an earlier attempt is lost */
 } write_state;
 
 /* Compose the headers of a write. Returns 0 or -ENOMEM. */
@@ -43,7 +43,8 @@ static int write_headers(const write_state *s, weft__buffer *out)
         rc = weft__output_printf(out, "Nats-Msg-Id: %s@%" PRIu64 "\r\n", w->subject, w->expected);
     if (rc == 0 && w->expected != WEFT_HUB_ANY_REVISION)
         rc = weft__output_printf(out,
-                                 WEFT__JS_ATTEMPT_HEADER ": %s\r\n"
+                                 WEFT__JS_ATTEMPT_HEADER
+                                 ": %s\r\n"
                                  "Nats-Expected-Last-Subject-Sequence: %" PRIu64 "\r\n",
                                  s->attempt, w->expected);
     if (rc == 0 && w->operation != NULL)
@@ -130,8 +131,7 @@ static int write_attempt(write_state *s, const weft__publication *p, uint64_t *s
 int weft__js_write_entry(weft_hub *hub, const weft__js_write *w, uint64_t *sequence)
 {
     write_state state = {.hub = hub, .write = w};
-    state.is_own_id =
-        w->id == NULL && (w->expected == 0 || w->expected == WEFT_HUB_ANY_REVISION);
+    state.is_own_id = w->id == NULL && (w->expected == 0 || w->expected == WEFT_HUB_ANY_REVISION);
     weft__hub_inbox(hub, state.attempt);
     weft__buffer headers = {0};
     int rc = write_headers(&state, &headers);

@@ -98,8 +98,8 @@ static int item_bury(const weft__item *item)
     if (w->info.dead_letters[0] != '\0') {
         char id[128];
         snprintf(id, sizeof id, "%s.%" PRIu64, w->queue, msg->number);
-        rc = weft__queue_put(w->hub, w->info.dead_letters, id,
-                             (weft__slice){msg->data, msg->bytes});
+        rc =
+            weft__queue_put(w->hub, w->info.dead_letters, id, (weft__slice){msg->data, msg->bytes});
     }
     if (rc == -ENOENT) /* the queue for dead letters is deleted */
         return item_give_back(item);

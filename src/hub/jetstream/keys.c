@@ -22,10 +22,8 @@ static void key_subject(char out[WEFT__JS_SUBJECT_BYTES], const char *key)
 /* Create the bucket. An existing bucket may have any configuration: it belongs to all clients. */
 static int keys_create_stream(weft_hub *hub)
 {
-    weft__js_stream stream = {.name = KEYS_STREAM,
-                              .subject = "$KV.weft.>",
-                              .is_key_value = true,
-                              .max_per_subject = 1};
+    weft__js_stream stream = {
+        .name = KEYS_STREAM, .subject = "$KV.weft.>", .is_key_value = true, .max_per_subject = 1};
     int rc = weft__js_stream_create(hub, &stream);
     return rc == -EEXIST ? 0 : rc;
 }

@@ -90,8 +90,8 @@ static int pull_publish(const weft__pull *p, const char *inbox)
 {
     const int64_t second_ns = 1000000000;
     char subject[WEFT__JS_SUBJECT_BYTES], json[WEFT__JS_JSON_BYTES];
-    snprintf(subject, sizeof subject,
-             "$JS.API.CONSUMER.MSG.NEXT.WEFT_Q_%s." WEFT__QUEUE_CONSUMER, p->worker->queue);
+    snprintf(subject, sizeof subject, "$JS.API.CONSUMER.MSG.NEXT.WEFT_Q_%s." WEFT__QUEUE_CONSUMER,
+             p->worker->queue);
     snprintf(json, sizeof json,
              "{\"batch\":%u,\"expires\":%" PRId64 ",\"idle_heartbeat\":%" PRId64 "}", p->remaining,
              PULL_EXPIRES_S * second_ns, PULL_HEARTBEAT_S * second_ns);

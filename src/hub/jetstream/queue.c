@@ -86,8 +86,8 @@ static int consumer_create(weft_hub *hub, const char *queue, const weft_hub_queu
     if (rc == -ENOENT) {
         char subject[WEFT__JS_SUBJECT_BYTES], json[WEFT__JS_JSON_BYTES];
         weft__js_answer_free(&answer);
-        snprintf(subject, sizeof subject,
-                 "CONSUMER.DURABLE.CREATE.WEFT_Q_%s." WEFT__QUEUE_CONSUMER, queue);
+        snprintf(subject, sizeof subject, "CONSUMER.DURABLE.CREATE.WEFT_Q_%s." WEFT__QUEUE_CONSUMER,
+                 queue);
         snprintf(json, sizeof json,
                  "{\"stream_name\":\"WEFT_Q_%s\",\"config\":{\"durable_name\":\"%s\","
                  "\"deliver_policy\":\"all\",\"ack_policy\":\"explicit\",\"ack_wait\":%" PRId64

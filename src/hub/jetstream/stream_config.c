@@ -40,8 +40,8 @@ int weft__js_fields_compare(const weft__js_answer *a, const char *object,
         if (field_is_equal(a, &fields[i]))
             continue;
         if (fields[i].text != NULL)
-            return weft_fail(-EEXIST, "%s exists, and its %s is not \"%s\"", object,
-                             fields[i].path, fields[i].text);
+            return weft_fail(-EEXIST, "%s exists, and its %s is not \"%s\"", object, fields[i].path,
+                             fields[i].text);
         return weft_fail(-EEXIST, "%s exists, and its %s is %" PRId64 ", not %" PRId64, object,
                          fields[i].path, weft__json_integer(&a->doc, fields[i].path, 0),
                          fields[i].number);
@@ -54,7 +54,7 @@ static int64_t stream_dedupe_ns(const weft__js_stream *s)
     if (s->dedupe_ns != 0)
         return s->dedupe_ns;
     return s->max_age_ns != 0 && s->max_age_ns < DEDUPE_DEFAULT_NS ? s->max_age_ns
-                                                                  : DEDUPE_DEFAULT_NS;
+                                                                   : DEDUPE_DEFAULT_NS;
 }
 
 /* JetStream writes -1 for an unlimited number. */
@@ -66,7 +66,8 @@ static int64_t stream_limit(int64_t limit)
 static void stream_json(char json[WEFT__JS_JSON_BYTES], const weft_hub *hub,
                         const weft__js_stream *s)
 {
-    const char *key_value = "\"allow_rollup_hdrs\":true,\"deny_delete\":true,\"allow_direct\":true,";
+    const char *key_value =
+        "\"allow_rollup_hdrs\":true,\"deny_delete\":true,\"allow_direct\":true,";
     snprintf(json, WEFT__JS_JSON_BYTES,
              "{\"name\":\"%s\",\"subjects\":[\"%s\"],\"description\":\"%s\",\"retention\":\"%s\","
              "\"storage\":\"%s\",\"discard\":\"%s\",%s\"num_replicas\":%u,\"max_consumers\":-1,"

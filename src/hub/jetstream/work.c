@@ -11,6 +11,9 @@
 /* Time limit of a check whether the queue exists. Pulls wait for the check. */
 #define CHECK_S 2.0
 
+/* The daemon ends at once. Report it if it does not. */
+#define PROLONGER_GRACE_S 5.0
+
 /* The hub has a new connection. The server has forgotten the pulls, or sends items to nowhere. */
 static void worker_on_connect(weft__hub_watcher *watcher)
 {
@@ -33,8 +36,8 @@ static void worker_on_close(weft__hub_watcher *watcher)
 static int worker_check(weft__worker *w)
 {
     char subject[WEFT__JS_SUBJECT_BYTES];
-    snprintf(subject, sizeof subject,
-             "$JS.API.CONSUMER.INFO.WEFT_Q_%s." WEFT__QUEUE_CONSUMER, w->queue);
+    snprintf(subject, sizeof subject, "$JS.API.CONSUMER.INFO.WEFT_Q_%s." WEFT__QUEUE_CONSUMER,
+             w->queue);
     weft__publication p = {.subject = weft__slice_of(subject)};
     weft__js_answer answer;
     w->must_check = false;
@@ -51,7 +54,7 @@ static int worker_pull(weft__worker *w)
     for (;;) {
         double now_s = weft_now();
         double next_s = weft__pulls_check(w, now_s);
-        int rc = w->failure;
+        int rc = w->failure < 0 ? w->failure : weft__hub_check(w->hub);
         if (rc == 0 && w->must_check)
             rc = worker_check(w);
         if (rc == 0)
@@ -87,7 +90,7 @@ static int worker_run(weft__worker *w)
         int raised = worker_end(w);
         rc = rc == -ECANCELED && raised < 0 ? raised : rc;
     }
-    weft_terminate(prolonger, SIZE_MAX);
+    weft_terminate(prolonger, PROLONGER_GRACE_S);
     return rc;
 }
 

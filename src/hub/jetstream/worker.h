@@ -32,8 +32,8 @@ typedef struct weft__worker {
     double pull_delay_s; /* after the next refused pull; 0: none was refused */
     bool must_check;     /* a pull has failed: the queue may be deleted */
 
-    weft__list held;        /* weft__item, in the order of prolong_s */
-    weft_event held_event;  /* wakes the daemon: held is not empty any more */
+    weft__list held;       /* weft__item, in the order of prolong_s */
+    weft_event held_event; /* wakes the daemon: held is not empty any more */
     weft__hub_watcher watcher;
 } weft__worker;
 
