@@ -30,7 +30,7 @@ typedef enum run_state {
     RUN_ENDED     /* value is valid */
 } run_state;
 
-typedef struct weft__run {
+typedef struct remote_run {
     weft_hub *hub;
     const weft_hub_child *job;
     uint64_t token;
@@ -44,9 +44,9 @@ typedef struct weft__run {
     uint64_t connection;           /* of the hub, at the last ping */
     weft_value value;
     char message[MESSAGE_BYTES]; /* of the error in value; "": none */
-} weft__run;
+} remote_run;
 
-static void run_set_state(weft__run *r, run_state state)
+static void run_set_state(remote_run *r, run_state state)
 {
     r->state = state;
     weft_event_set(&r->changed);
@@ -59,7 +59,7 @@ static void slice_copy(char *out, size_t room, weft__slice s)
              s.data == NULL ? "" : s.data);
 }
 
-static void run_on_reply_to_job(weft__run *r, const weft__delivery *d)
+static void run_on_reply_to_job(remote_run *r, const weft__delivery *d)
 {
     weft__slice child = weft__header_find(d->headers, WEFT__HEADER_CHILD);
     if (weft__header_status(d->headers) == 503) {
@@ -73,7 +73,7 @@ static void run_on_reply_to_job(weft__run *r, const weft__delivery *d)
     }
 }
 
-static void run_on_end(weft__run *r, const weft__delivery *d, weft__slice value)
+static void run_on_end(remote_run *r, const weft__delivery *d, weft__slice value)
 {
     char text[24];
     slice_copy(text, sizeof text, value);
@@ -84,7 +84,7 @@ static void run_on_end(weft__run *r, const weft__delivery *d, weft__slice value)
 
 static void run_on_delivery(void *ctx, const weft__delivery *d)
 {
-    weft__run *r = ctx;
+    remote_run *r = ctx;
     weft__slice value = weft__header_find(d->headers, WEFT__HEADER_VALUE);
     if (value.data != NULL) {
         weft__hub_publish_now(r->hub, &(weft__publication){.subject = d->reply});
@@ -101,7 +101,7 @@ static void run_on_delivery(void *ctx, const weft__delivery *d)
 }
 
 /* Send the job to one of the hubs that offer the kind. */
-static int run_offer(weft__run *r)
+static int run_offer(remote_run *r)
 {
     char subject[WEFT__JS_SUBJECT_BYTES], headers[96];
     snprintf(subject, sizeof subject, WEFT__OFFER_SUBJECT, r->job->kind);
@@ -119,19 +119,19 @@ static int run_offer(weft__run *r)
     return weft__hub_publish(r->hub, &p);
 }
 
-static double run_lease_s(const weft__run *r)
+static double run_lease_s(const remote_run *r)
 {
     return weft__hub_options(r->hub)->lease_s;
 }
 
-static int run_owner_dead(const weft__run *r, const char *reason)
+static int run_owner_dead(const remote_run *r, const char *reason)
 {
     return weft_fail(-EOWNERDEAD, "weft_hub_run: the child of kind %.100s %s", r->job->kind,
                      reason);
 }
 
 /* Wait for the first reply. Returns 0 if the child has started, or an error. */
-static int run_wait_accepted(weft__run *r)
+static int run_wait_accepted(remote_run *r)
 {
     double end_s = weft_now() + run_lease_s(r);
     while (r->state == RUN_OFFERED) {
@@ -148,7 +148,7 @@ static int run_wait_accepted(weft__run *r)
 }
 
 /* Find a hub for the job. Returns 0 if the child has started, or an error. */
-static int run_start(weft__run *r)
+static int run_start(remote_run *r)
 {
     int rc = -EHOSTUNREACH;
     for (int i = 0; i < BUSY_MAX; i++) {
@@ -164,7 +164,7 @@ static int run_start(weft__run *r)
     return rc;
 }
 
-static void run_send(const weft__run *r, const char *text)
+static void run_send(const remote_run *r, const char *text)
 {
     weft__publication p = {.subject = weft__slice_of(r->child),
                            .reply = weft__slice_of(r->inbox),
@@ -174,7 +174,7 @@ static void run_send(const weft__run *r, const char *text)
 }
 
 /* Return -EOWNERDEAD if the process of the child is gone. */
-static int run_check_child(weft__run *r)
+static int run_check_child(remote_run *r)
 {
     double now_s = weft_now();
     if (r->connection != weft__hub_connection(r->hub)) { /* the other hub may be connecting, too */
@@ -189,7 +189,7 @@ static int run_check_child(weft__run *r)
 }
 
 /* Wait for the end of the child, and send it a text once in a while. Returns 0 or an error. */
-static int run_wait_ended(weft__run *r, const char *text)
+static int run_wait_ended(remote_run *r, const char *text)
 {
     while (r->state != RUN_ENDED) {
         run_send(r, text);
@@ -205,7 +205,7 @@ static int run_wait_ended(weft__run *r, const char *text)
 }
 
 /* The caller is cancelled. Cancel the child, and wait for its end. */
-static void run_cancel(weft__run *r)
+static void run_cancel(remote_run *r)
 {
     WEFT_SHIELD(CANCEL_S) {
         if (r->state == RUN_OFFERED)
@@ -215,14 +215,14 @@ static void run_cancel(weft__run *r)
     }
 }
 
-static weft_value run_result(const weft__run *r)
+static weft_value run_result(const remote_run *r)
 {
     if (!weft_is_error(r->value))
         return r->value;
     return weft_fail((int)r->value, "%s", r->message[0] == '\0' ? "the child failed" : r->message);
 }
 
-static weft_value run_child(weft__run *r)
+static weft_value run_child(remote_run *r)
 {
     weft__hub_inbox(r->hub, r->inbox);
     r->subscription = weft__hub_subscribe(r->hub, r->inbox, NULL, run_on_delivery, r);
@@ -241,7 +241,7 @@ static weft_value run_child(weft__run *r)
  * The token is a revision of a key: it grows with each run. Programs cannot use the key, because its
  * name is reserved.
  */
-static int run_take_token(weft__run *r)
+static int run_take_token(remote_run *r)
 {
     char key[WEFT__NAME_BYTES_MAX + 32];
     snprintf(key, sizeof key, "weft.place.%s", r->job->kind);
@@ -259,7 +259,7 @@ WEFT_SWITCHPOINT weft_value weft_hub_run(void *arg)
         return rc;
     if (job->data == NULL && job->bytes > 0)
         return weft_fail(-EINVAL, "weft_hub_run: data is NULL");
-    weft__run run = {.hub = job->hub, .job = job};
+    remote_run run = {.hub = job->hub, .job = job};
     weft__hub_hold(job->hub);
     rc = run_take_token(&run);
     weft_value value = rc < 0 ? rc : run_child(&run);
