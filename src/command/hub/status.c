@@ -114,15 +114,14 @@ static int print_streams(weft_hub *hub)
 
 int weft__hub_command_status(hub_run *run)
 {
-    weft__hub_server server;
     double before_s = weft_now();
     int rc = weft__hub_flush(run->hub);
     if (rc < 0)
         return weft__hub_command_fail(run, rc);
     double round_trip_ms = (weft_now() - before_s) * 1e3;
-    weft__hub_server_get(run->hub, &server);
-    printf("server %s, version %s, %s%s, round trip %.2f ms\n", server.name, server.version,
-           server.cluster[0] != '\0' ? "cluster " : "single", server.cluster, round_trip_ms);
+    const weft__hub_server *server = weft__hub_server_of(run->hub);
+    printf("server %s, version %s, %s%s, round trip %.2f ms\n", server->name, server->version,
+           server->cluster[0] != '\0' ? "cluster " : "single", server->cluster, round_trip_ms);
     rc = print_streams(run->hub);
     if (rc == -EHOSTUNREACH) {
         printf("JetStream is off: no queues, logs, keys and owned names\n");
