@@ -5,6 +5,7 @@
 #include "command/command.h"
 #include "command/hub/hub.h"
 
+#include <weft/error.h>
 #include <weft/fiber.h>
 #include <weft/process.h>
 #include <weft/signal.h>
