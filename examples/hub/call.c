@@ -1,6 +1,6 @@
 /*
- * Call a service by its name. Several workers expose the name, and each call goes to one of them.
- * The program needs no server: "mem:" is a broker in this process.
+ * Call a service by its name. Several processes expose the name, and each call goes to one of them.
+ * Each hub stands for a process. The program needs no server: "mem:" is a broker in this process.
  * usage: call [URL]
  */
 #include <weft.h>
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define WORKERS 3
+#define SERVICES 3
 #define CALLS 6
 
 /* A service: reply to each message in the mailbox. */
@@ -48,20 +48,25 @@ static int greet_all(weft_hub *hub)
 
 int main(int argc, char **argv)
 {
-    weft_hub *hub = weft_hub_open(argc > 1 ? argv[1] : "mem:", NULL);
+    const char *url = argc > 1 ? argv[1] : "mem:";
+    weft_hub *hub = weft_hub_open(url, NULL), *hubs[SERVICES];
     if (hub == NULL) {
         fprintf(stderr, "%s\n", weft_error()->message);
         return 1;
     }
     int rc = weft_hub_call(hub, "greeter", "Ada", 3, NULL);
-    printf("without a worker: %s\n", rc == -EHOSTUNREACH ? "nobody is there" : "unexpected");
-    weft_fiber workers[WORKERS];
-    for (int i = 0; i < WORKERS; i++)
-        workers[i] = weft_spin(greet, hub);
-    weft_sleep(0.1); /* the workers expose the name */
+    printf("without a service: %s\n", rc == -EHOSTUNREACH ? "nobody is there" : "unexpected");
+    weft_fiber services[SERVICES];
+    for (int i = 0; i < SERVICES; i++) {
+        hubs[i] = weft_hub_open(url, NULL);
+        services[i] = weft_spin(greet, hubs[i]);
+    }
+    weft_sleep(0.1); /* the services expose the name */
     rc = greet_all(hub);
-    for (int i = 0; i < WORKERS; i++)
-        weft_terminate(workers[i], 1.0);
+    for (int i = 0; i < SERVICES; i++) {
+        weft_terminate(services[i], 1.0);
+        weft_hub_close(hubs[i]);
+    }
     weft_hub_close(hub);
     return rc < 0;
 }
