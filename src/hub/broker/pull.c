@@ -163,7 +163,7 @@ void weft__pulls_end_no_wait(weft__consumer *c)
     }
 }
 
-void weft__pulls_end(weft__consumer *c, const char *status)
+void weft__broker_pulls_end(weft__consumer *c, const char *status)
 {
     while (!weft__list_is_empty(&c->pulls)) {
         weft__pull *pull = CONTAINER_OF(c->pulls.next, weft__pull, node);
