@@ -4,9 +4,9 @@
  * The handshake: the server sends INFO in plain. If TLS is needed, the TLS handshake follows. The
  * client sends CONNECT and PING, and the server replies PONG, or -ERR.
  */
-#include "hub/broker/broker.h"
 #include "hub/client/hub.h"
 
+#include "hub/broker/connect.h"
 #include "hub/client/credentials.h"
 
 #include <weft/io.h>
