@@ -2,7 +2,7 @@
  * Support for the contenders of tools/bench-hub: clients of NATS. A contender has these workloads:
  *
  *   request    N requests to an echo service, COUNT at a time
- *   publish    N messages that nobody receives, and a request that ends after the server has them all
+ *   publish    N messages without a receiver, then a request, so that the server has read them
  *   receive    N messages of another process
  *   put        N messages to a durable queue, COUNT at a time, each with an id
  *   put-async  like put, from one thread without waiting, COUNT unconfirmed messages at a time

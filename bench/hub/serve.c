@@ -11,22 +11,25 @@ static weft_hub *hub;
 
 static weft_value serve_echo(void *arg)
 {
+    weft_value value;
     (void)arg;
     bench_require(weft_hub_expose(hub, ECHO_NAME, weft_self(), NULL) == 0);
-    for (;;) {
-        weft_hub_msg *msg = (weft_hub_msg *)weft_receive();
+    while (!weft_is_error(value = weft_receive())) {
+        weft_hub_msg *msg = (weft_hub_msg *)value;
         bench_require(weft_hub_reply(msg, msg->data, msg->bytes) == 0);
         weft_hub_free(msg);
     }
+    return value;
 }
 
 static void serve_flood(void)
 {
+    weft_value value;
     bench_require(weft_hub_expose(hub, FLOOD_START_NAME, weft_self(), NULL) == 0);
     puts("ready");
     fflush(stdout);
-    for (;;) {
-        weft_hub_msg *msg = (weft_hub_msg *)weft_receive();
+    while (!weft_is_error(value = weft_receive())) {
+        weft_hub_msg *msg = (weft_hub_msg *)value;
         size_t n = strtoul(msg->data, NULL, 10);
         weft_hub_free(msg);
         for (size_t i = 0; i < n; i++)
@@ -42,4 +45,5 @@ int main(void)
     bench_require(hub != NULL && weft_hub_queue(hub, QUEUE_NAME, &options) == 0);
     weft_go(serve_echo, NULL);
     serve_flood();
+    return 1;
 }
