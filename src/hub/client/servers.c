@@ -256,7 +256,8 @@ static char *copy_or_null(const char *text)
 
 /*
  * Create a server that another one announces. It gets the credentials of the announcing server. An
- * address is not in a certificate, so that the certificate must have the name of the announcing one.
+ * address is not in a certificate, so that the certificate must have the name of the announcing
+ * one.
  */
 static weft__server *server_announced(weft__slice host, unsigned port, const weft__server *from)
 {

@@ -143,8 +143,8 @@ static weft_tls *session_tls(weft_hub *hub)
 }
 
 /*
- * Continue with TLS. A server that sends more than INFO in plain would have its bytes read as if they
- * were protected: weft_stream_detach fails then.
+ * Continue with TLS. A server that sends more than INFO in plain would have its bytes read as if
+ * they were protected: weft_stream_detach fails then.
  */
 static int session_start_tls(weft_hub *hub)
 {
