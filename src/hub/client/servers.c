@@ -32,6 +32,7 @@ static void server_free(weft__server *server)
 {
     if (server->password != NULL)
         explicit_bzero(server->password, strlen(server->password));
+    weft_hub_broker_release(server->broker);
     free(server->host);
     free(server->user);
     free(server->password);

@@ -54,7 +54,9 @@ TEST(a_fiber_of_another_thread_cannot_expose_a_name)
 {
     pthread_t thread = start_thread(offer_fiber, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    ck_assert_int_eq(expose(hub, "a", fiber_of_thread), -EXDEV);
+    weft__exposure *e;
+    ck_assert_int_eq(weft__expose_begin(hub, "a", fiber_of_thread, &(weft__expose_options){0}, &e),
+                     -EXDEV);
     ck_assert_int_eq(weft_tell(fiber_of_thread, 1), 0);
     join_thread(thread);
 }
