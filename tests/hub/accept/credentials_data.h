@@ -1,0 +1,61 @@
+/*
+ * Keys and tokens for the tests of credentials. They were generated for these tests, and no server
+ * outside of the tests trusts them. They do not expire.
+ */
+#ifndef TESTS_HUB_ACCEPT_CREDENTIALS_DATA_H
+#define TESTS_HUB_ACCEPT_CREDENTIALS_DATA_H
+
+/* clang-format off */
+/* The token of the operator, signed by itself. */
+#define OPERATOR_JWT \
+    "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJMSTRGWlVPMkNCT0FOVEFLQTJUN0VYQzZ" \
+    "ZMkQyVUNXVEZWTktXTzdaNUg3TEs3TzdPVlpRIiwiaWF0IjoxNzAwMDAwMDAwLCJpc3MiOiJPQzJXUTZZSERSQU5HT" \
+    "1pHVlZNTFhGQVZGRzRTU1lTNEpMWUlSSkVORVRIQlIyVzQ3VEhZUjVPRyIsIm5hbWUiOiJ3ZWZ0LXRlc3QiLCJzdWI" \
+    "iOiJPQzJXUTZZSERSQU5HT1pHVlZNTFhGQVZGRzRTU1lTNEpMWUlSSkVORVRIQlIyVzQ3VEhZUjVPRyIsIm5hdHMiO" \
+    "nsidHlwZSI6Im9wZXJhdG9yIiwidmVyc2lvbiI6Mn19.ImKGjZBBaeGpZVN6aZssZnODPIZPI9Hxz8HAG7sb04aXQy" \
+    "Zqfk3G03kKyKDNC9Uu4GJtR5adgjl-CSHoX7osAA"
+
+/* The public key of the account. */
+#define ACCOUNT_KEY \
+    "ABNTBMEZ3PO7TDYPWXPLKZJOVUFV6PKRKVOJZYROK6ZNURI4NJ6DADUM"
+
+/* The token of the account, signed by the operator. */
+#define ACCOUNT_JWT \
+    "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJKNjdITk9TQkwyTlhOSlhUQllNTVJVR0l" \
+    "aQkVFMkdIWUZVMlQyRVlPWE42NVZSTFpIM1FRIiwiaWF0IjoxNzAwMDAwMDAwLCJpc3MiOiJPQzJXUTZZSERSQU5HT" \
+    "1pHVlZNTFhGQVZGRzRTU1lTNEpMWUlSSkVORVRIQlIyVzQ3VEhZUjVPRyIsIm5hbWUiOiJ3ZWZ0LWFjY291bnQiLCJ" \
+    "zdWIiOiJBQk5UQk1FWjNQTzdURFlQV1hQTEtaSk9WVUZWNlBLUktWT0paWVJPSzZaTlVSSTROSjZEQURVTSIsIm5hd" \
+    "HMiOnsibGltaXRzIjp7InN1YnMiOi0xLCJkYXRhIjotMSwicGF5bG9hZCI6LTEsImltcG9ydHMiOi0xLCJleHBvcnR" \
+    "zIjotMSwid2lsZGNhcmRzIjp0cnVlLCJjb25uIjotMSwibGVhZiI6LTEsIm1lbV9zdG9yYWdlIjotMSwiZGlza19zd" \
+    "G9yYWdlIjotMSwic3RyZWFtcyI6LTEsImNvbnN1bWVyIjotMX0sImRlZmF1bHRfcGVybWlzc2lvbnMiOnsicHViIjp" \
+    "7fSwic3ViIjp7fX0sInR5cGUiOiJhY2NvdW50IiwidmVyc2lvbiI6Mn19.ABL_f7AZZQdaUbiV62xuvOMbXg2EiHxm" \
+    "22UwO6zc5tt25y8JEuZnYTSoEGUtwWkC9g7lDsvXsr_6XgdJNXPGDA"
+
+/* The token of the user, signed by the account. */
+#define USER_JWT \
+    "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJNWENVUVVKT1NTRUVKNU9XNjVYQ0xGQUh" \
+    "TMlNEUUM3R1g3QVhNNk1VTjdQN0M0SzZEUTZRIiwiaWF0IjoxNzAwMDAwMDAwLCJpc3MiOiJBQk5UQk1FWjNQTzdUR" \
+    "FlQV1hQTEtaSk9WVUZWNlBLUktWT0paWVJPSzZaTlVSSTROSjZEQURVTSIsIm5hbWUiOiJ3ZWZ0LXVzZXIiLCJzdWI" \
+    "iOiJVQ0pZT1ZJQkJCUFhFVU1UTE1FUVRZNFFXNFJaM0ZMUUVIQ0hPVVFCSkdZNzZaRU9ZRkZHNEZYRyIsIm5hdHMiO" \
+    "nsicHViIjp7fSwic3ViIjp7fSwic3VicyI6LTEsImRhdGEiOi0xLCJwYXlsb2FkIjotMSwidHlwZSI6InVzZXIiLCJ" \
+    "2ZXJzaW9uIjoyfX0.DTrmSw_iZdOOvGFgGThOUgDXeno2TDT0mtC6aYlANQ_0el7Cxj_x6MNqsP0P0Pj3lBu_isj8o" \
+    "Hses5tZch0jCw"
+
+/* The private key of the user. */
+#define USER_SEED \
+    "SUAFGAPPKURA2EBP5HVMMAU2OQ2DYTKTZQY5HIVSUWTB2DBGL6NRHQYCPU"
+
+/* A pair of keys, for servers without an operator. */
+#define NKEY_SEED \
+    "SUAM5OUJ57NVFTMLFOOBRS7FVL55WBRLEMG6EM2O3COUGVYWGZENN3U5IA"
+
+/* The public part of NKEY_SEED. */
+#define NKEY_PUBLIC \
+    "UAAHOEF7I2KOWJDIPZA4MZXWDELQ3DUAH5FPERZ5JDNFCIWX66W5NFOU"
+
+/* A private key that no server trusts. */
+#define OTHER_SEED \
+    "SUAHK6WXMC3K76HI5OEVWY4RFTI7FVLUBTDZ6OFDTHJSNEEDM6QLNJ24OI"
+/* clang-format on */
+
+#endif
