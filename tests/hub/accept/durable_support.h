@@ -28,6 +28,7 @@ static const weft_hub_queue_options queue_options = {.ack_s = 5};
 /* Shared by the test and its workers. */
 typedef struct work_board {
     char where[256];
+    _Atomic unsigned ready;                /* workers that have opened their hub */
     _Atomic unsigned distinct;             /* items that were handled at least once */
     _Atomic unsigned redelivered;          /* deliveries after the first one of an item */
     _Atomic unsigned char runs[ITEMS_MAX]; /* of the handler, for each item */
@@ -59,8 +60,19 @@ static inline int work_on_items(void *arg)
     weft_hub *hub = weft_hub_open(b->where, NULL);
     MUST(hub != NULL);
     MUST_EQ(weft_hub_queue(hub, QUEUE, &queue_options), 0);
+    atomic_fetch_add(&b->ready, 1);
     MUST_EQ(weft_hub_work(hub, QUEUE, count_item, b, HANDLERS_AT_ONCE), 0); /* never returns */
     return 98;
+}
+
+#define WORKERS 2
+
+/* Start the worker processes, and wait until they work. */
+static inline void start_workers(work_board *b, pid_t workers[WORKERS])
+{
+    for (int i = 0; i < WORKERS; i++)
+        workers[i] = start_process(work_on_items, b);
+    ck_await(NATS_START_S_MAX, b->ready == WORKERS);
 }
 
 /* Fibers that put the items from begin to end - 1. */

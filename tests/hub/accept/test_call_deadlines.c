@@ -65,7 +65,7 @@ TEST(calls_to_a_silent_service_end_at_their_deadline_and_leave_nothing_behind)
     if (is_sim()) /* on other backends, the duration depends on the machine */
         ck_assert_double_lt(weft_now() - begin, 2 * DEADLINE_S);
     ck_assert_uint_eq(hub_stats(hub).in_flight, 0);
-    ck_assert_int_eq(cancel_and_await(silent), 0);
+    cancel_and_await(silent);
 }
 
 TEST(a_call_after_a_call_that_timed_out_gets_its_own_reply)
@@ -77,7 +77,7 @@ TEST(a_call_after_a_call_that_timed_out_gets_its_own_reply)
     ck_assert_str_eq(reply->data, "hello");
     weft_hub_free(reply);
     ck_assert_int_eq(weft_await(prompt), 0);
-    ck_assert_int_eq(cancel_and_await(silent), 0);
+    cancel_and_await(silent);
 }
 
 /* The error is a reply of the server, not the end of a wait: the call has no deadline. */

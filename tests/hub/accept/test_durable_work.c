@@ -22,7 +22,8 @@ TEST_WITHIN(300, without_faults_each_item_is_handled_once)
 {
     unsigned items = test_size(10000, ITEMS_MAX);
     work_board *b = new_work_board(cluster.where);
-    pid_t workers[] = {start_process(work_on_items, b), start_process(work_on_items, b)};
+    pid_t workers[WORKERS];
+    start_workers(b, workers);
     weft_hub *hub = open_queue(cluster.where);
     putting p;
     start_putting(&p, hub, 0, items);
@@ -40,7 +41,8 @@ TEST_WITHIN(300, no_acknowledged_item_is_lost_when_a_worker_and_the_leader_are_k
 {
     unsigned items = test_size(20000, ITEMS_MAX);
     work_board *b = new_work_board(cluster.where);
-    pid_t workers[] = {start_process(work_on_items, b), start_process(work_on_items, b)};
+    pid_t workers[WORKERS];
+    start_workers(b, workers);
     weft_hub *hub = open_queue(cluster.where);
     putting p;
     start_putting(&p, hub, 0, items);
@@ -65,12 +67,16 @@ TEST_WITHIN(200, no_acknowledged_item_is_lost_when_all_servers_are_killed)
     finish_putting(&p);
     for (int i = 0; i < NATS_CLUSTER_SERVERS; i++)
         nats_server_kill(&cluster.servers[i]);
-    pid_t worker = start_process(work_on_items, b);
     for (int i = 0; i < NATS_CLUSTER_SERVERS; i++)
         nats_server_launch(&cluster.servers[i]);
+    for (int i = 0; i < NATS_CLUSTER_SERVERS; i++)
+        nats_server_await(&cluster.servers[i]);
+    pid_t workers[WORKERS];
+    start_workers(b, workers);
     await_all_handled(b, items);
     print_run("all servers killed", &p, b, items);
-    kill_process(worker);
+    kill_process(workers[0]);
+    kill_process(workers[1]);
     close_hub(hub);
 }
 

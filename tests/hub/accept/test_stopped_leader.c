@@ -27,7 +27,8 @@ TEST_WITHIN(450, no_acknowledged_item_is_lost_when_the_leader_is_stopped_for_9_s
     unsigned rounds = test_size(2, 5), items = test_size(5000, 20000);
     nats_cluster_start(&cluster, "");
     work_board *b = new_work_board(cluster.where);
-    pid_t workers[] = {start_process(work_on_items, b), start_process(work_on_items, b)};
+    pid_t workers[WORKERS];
+    start_workers(b, workers);
     weft_hub *hub = open_queue(cluster.where);
     for (unsigned i = 0; i < rounds; i++) {
         run_round(hub, b, i * items, (i + 1) * items);
