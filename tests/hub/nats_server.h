@@ -152,17 +152,17 @@ static inline void nats_server_await(const nats_server *s)
     }
 }
 
-/* Write the configuration. features and more are additional text. */
-static inline void nats_server_configure(const nats_server *s, const char *features,
-                                         const char *more)
+/* Write the configuration. more is additional text. */
+static inline void nats_server_configure(const nats_server *s, const char *more)
 {
     FILE *f = fopen(nats_file(s, "configuration"), "we");
     ck_assert_ptr_nonnull(f);
     fprintf(f, "server_name: %s\n", s->name);
     fprintf(f, "listen: \"127.0.0.1:%d\"\n", s->client.number);
     fprintf(f, "http: \"127.0.0.1:%d\"\n", s->monitor.number);
+    fprintf(f, "jetstream { store_dir: \"%s/store\" }\n", s->folder);
     fprintf(f, "lame_duck_grace_period: \"1s\"\nlame_duck_duration: \"30s\"\n");
-    fprintf(f, "%s\n%s\n", features, more);
+    fprintf(f, "%s\n", more);
     ck_assert_int_eq(fclose(f), 0);
 }
 
@@ -177,24 +177,11 @@ static inline void nats_server_prepare(nats_server *s, const char *name)
     snprintf(s->url, sizeof s->url, "nats://127.0.0.1:%d", s->client.number);
 }
 
-static inline const char *nats_jetstream(const nats_server *s)
-{
-    return format("jetstream { store_dir: \"%s/store\" }", s->folder);
-}
-
-/* Start a prepared server without JetStream. more is additional configuration. */
-static inline void nats_server_start_plain(nats_server *s, const char *more)
-{
-    nats_server_configure(s, "", more);
-    nats_server_launch(s);
-    nats_server_await(s);
-}
-
 /* Start a single server with JetStream. more is additional configuration. */
 static inline void nats_server_start(nats_server *s, const char *more)
 {
     nats_server_prepare(s, "n1");
-    nats_server_configure(s, nats_jetstream(s), more);
+    nats_server_configure(s, more);
     nats_server_launch(s);
     nats_server_await(s);
 }
@@ -257,10 +244,8 @@ static inline void nats_cluster_configure(const nats_cluster *c, const nats_serv
     for (int i = 0; i < NATS_CLUSTER_SERVERS; i++)
         strcat(routes, format("\"nats://127.0.0.1:%d\", ", c->servers[i].route.number));
     nats_server_configure(
-        s,
-        format("%s\ncluster { name: weft, listen: \"127.0.0.1:%d\", routes: [%s] }",
-               nats_jetstream(s), s->route.number, routes),
-        more);
+        s, format("%s\ncluster { name: weft, listen: \"127.0.0.1:%d\", routes: [%s] }", more,
+                  s->route.number, routes));
 }
 
 /* Start a cluster, and wait until it has elected its leader. more is additional configuration. */
