@@ -286,7 +286,7 @@ TEST(the_next_owner_of_a_name_has_a_larger_token)
     play_names();
 }
 
-static weft_value run_child(weft_hub_msg *job, void *arg)
+static weft_value run_report(weft_hub_msg *job, void *arg)
 {
     ck_assert_str_eq(job->data, "job");
     ck_assert_uint_gt(job->number, *(uint64_t *)arg);
@@ -297,7 +297,7 @@ static weft_value run_child(weft_hub_msg *job, void *arg)
 static weft_value offer_children(void *arg)
 {
     uint64_t token = 0;
-    ck_assert_int_eq(weft_hub_offer(arg, "report", run_child, &token, 4), -ECANCELED);
+    ck_assert_int_eq(weft_hub_offer(arg, "report", run_report, &token, 4), -ECANCELED);
     return 0;
 }
 

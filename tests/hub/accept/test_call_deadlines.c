@@ -9,17 +9,17 @@
 
 static weft_hub *hub;
 
-static void open_own_hub(void)
+static void open_caller_hub(void)
 {
     hub = open_hub();
 }
 
-static void close_own_hub(void)
+static void close_caller_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(open_own_hub, close_own_hub)
+FIXTURE(open_caller_hub, close_caller_hub)
 
 /* Receive calls, and never reply. The hub frees the calls when it is closed. */
 static weft_value stay_silent(void *arg)
