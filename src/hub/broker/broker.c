@@ -264,7 +264,9 @@ static int conn_spin(weft__conn *conn)
     return weft_go_with(weft__broker_conn_run, conn, &options);
 }
 
-/* Connect to a broker that the caller holds for the connection. Returns a descriptor or an error. */
+/*
+ * Connect to a broker that the caller holds for the connection. Returns a descriptor or an error.
+ */
 static int broker_join(weft_hub_broker *b)
 {
     bool is_remote = b->cord != weft_cord_self();

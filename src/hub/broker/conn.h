@@ -1,9 +1,9 @@
 /*
  * A connection of a client to a broker.
  *
- * The fiber of the connection reads and performs the operations of the client. A second fiber writes
- * the output, all of it at a time. Both are in the thread of the broker. The output is bounded: a
- * client that does not read is disconnected.
+ * The fiber of the connection reads and performs the operations of the client. A second fiber
+ * writes the output, all of it at a time. Both are in the thread of the broker. The output is
+ * bounded: a client that does not read is disconnected.
  */
 #ifndef WEFT_HUB_BROKER_CONN_H
 #define WEFT_HUB_BROKER_CONN_H
@@ -41,8 +41,8 @@ typedef struct weft__conn {
 
 /*
  * Create a connection over a descriptor. The caller holds the broker for the connection, runs
- * weft__broker_conn_run in a fiber of the broker's thread, and sets weft__conn_drop. Returns NULL if memory
- * is exhausted; the caller still owns the descriptor and its hold of the broker.
+ * weft__broker_conn_run in a fiber of the broker's thread, and sets weft__conn_drop. Returns NULL
+ * if memory is exhausted; the caller still owns the descriptor and its hold of the broker.
  */
 weft__conn *weft__conn_new(weft_hub_broker *b, int fd);
 

@@ -7,8 +7,8 @@
 #include <weft/hub_broker.h>
 
 /*
- * Handle a message of a client: a request to the API, an acknowledgement, or a message that a stream
- * stores. Returns the number of receivers in JetStream.
+ * Handle a message of a client: a request to the API, an acknowledgement, or a message that a
+ * stream stores. Returns the number of receivers in JetStream.
  */
 size_t weft__jetstream_publish(weft_hub_broker *b, const weft__publication *p);
 

@@ -21,7 +21,9 @@ static inline weft__slice weft__pull_reply(const weft__pull *pull)
     return (weft__slice){pull->reply, pull->reply_bytes};
 }
 
-/* Add a pull. The body is empty, a number, or JSON. A body that is not valid gets the status 400. */
+/*
+ * Add a pull. The body is empty, a number, or JSON. A body that is not valid gets the status 400.
+ */
 void weft__pull_add(weft__consumer *c, weft__slice body, weft__slice reply);
 
 void weft__pull_free(weft__consumer *c, weft__pull *pull);

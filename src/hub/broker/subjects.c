@@ -115,8 +115,8 @@ void weft__subjects_end_all(weft__conn *conn)
 }
 
 /*
- * Choose one member of a queue group: the n-th member replaces the choice with a probability of 1/n.
- * Returns false if no member of the group was seen before.
+ * Choose one member of a queue group: the n-th member replaces the choice with a probability of
+ * 1/n. Returns false if no member of the group was seen before.
  */
 static bool group_choose(weft_hub_broker *b, weft__sub *sub)
 {

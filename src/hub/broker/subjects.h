@@ -1,9 +1,9 @@
 /*
  * Subscriptions, and the routing of messages to them.
  *
- * Subscriptions to subjects without wildcards are in a hash table, those with wildcards in a list. Of
- * the members of a queue group, each message goes to one, chosen at random. As in nats-server, the
- * members of a group may have different patterns.
+ * Subscriptions to subjects without wildcards are in a hash table, those with wildcards in a list.
+ * Of the members of a queue group, each message goes to one, chosen at random. As in nats-server,
+ * the members of a group may have different patterns.
  */
 #ifndef WEFT_HUB_BROKER_SUBJECTS_H
 #define WEFT_HUB_BROKER_SUBJECTS_H
