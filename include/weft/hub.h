@@ -22,6 +22,9 @@
  *
  * A hub belongs to the thread that opened it. Other threads open their own hubs. In another thread,
  * calls return -EXDEV.
+ * The fibers of a hub are daemons, and children of the main fiber of the thread. While a hub is open,
+ * weft_await_children in a main fiber waits for them, weft_supervise without a list too, and
+ * weft_terminate_children ends them, which closes the hub. Use a group (group.h) for the own fibers.
  *
  * Every switchpoint obeys scopes. If a scope ends a put, set, append or call, the operation may have
  * taken effect. If the connection breaks, the hub connects again by itself, to any server that it
@@ -77,23 +80,23 @@ typedef struct weft_hub_options {
      * contains a '/'). NULL: the user and password of the URL, or none.
      */
     const char *credentials;
-    size_t out_bytes;       /* unsent output above which senders wait; 0: 1 MiB */
-    size_t message_bytes;   /* the largest message that a server may send; 0: 8 MiB */
-    double lease_s;         /* a name is free after this time without renewal; 0: 15 s; at least 10 */
-    double connect_s;       /* limit of an attempt to connect to one server; 0: 5 s */
-    unsigned replicas;      /* of names, keys and queues; 0: 3 in a cluster, otherwise 1 */
+    size_t out_bytes;     /* unsent output above which senders wait; 0: 1 MiB */
+    size_t message_bytes; /* the largest message that a server may send; 0: 8 MiB */
+    double lease_s;       /* a name is free after this time without renewal; 0: 15 s; at least 10 */
+    double connect_s;     /* limit of an attempt to connect to one server; 0: 5 s */
+    unsigned replicas;    /* of names, keys and queues; 0: 3 in a cluster, otherwise 1 */
 } weft_hub_options;
 
 /* Counters of a hub. They never decrease, except for in_flight. */
 typedef struct weft_hub_counters {
-    uint64_t sent;        /* messages */
-    uint64_t received;    /* messages, including replies */
-    uint64_t dropped;     /* tells for a full mailbox, and messages for a fiber that has ended */
-    uint64_t lost;        /* unsent messages of a broken connection */
+    uint64_t sent;     /* messages */
+    uint64_t received; /* messages, including replies */
+    uint64_t dropped;  /* tells for a full mailbox, and messages for a fiber that has ended */
+    uint64_t lost;     /* unsent messages of a broken connection */
     uint64_t reconnects;
     uint64_t redelivered; /* items that were delivered more than once */
     uint64_t dead_letters;
-    uint64_t in_flight;   /* calls that wait for a reply */
+    uint64_t in_flight; /* calls that wait for a reply */
 } weft_hub_counters;
 
 /**
@@ -236,9 +239,9 @@ WEFT_API int weft_hub_unmonitor(weft_hub *hub, const char *name);
 
 /* Options of a durable queue. All-zero is the default. */
 typedef struct weft_hub_queue_options {
-    unsigned replicas;        /* 0: as the hub */
-    double ack_s;             /* deliver again after this time without a sign of the worker; 0: 30 s */
-    double dedupe_s;          /* the time in which an id is put only once; 0: 120 s */
+    unsigned replicas; /* 0: as the hub */
+    double ack_s;      /* deliver again after this time without a sign of the worker; 0: 30 s */
+    double dedupe_s;   /* the time in which an id is put only once; 0: 120 s */
     unsigned deliveries_max;  /* then the item becomes a dead letter; 0: unlimited */
     const char *dead_letters; /* the queue for dead letters; NULL: discard them */
     size_t items_max;         /* put waits while the queue has more items; 0: unlimited */
@@ -345,10 +348,10 @@ WEFT_SWITCHPOINT int weft_hub_delete(weft_hub *hub, const char *key, const uint6
 
 /* Options of a log. All-zero is the default. */
 typedef struct weft_hub_log_options {
-    unsigned replicas;    /* 0: as the hub */
-    size_t entries_max;   /* of each key; the oldest entries are removed; 0: unlimited */
-    double age_max_s;     /* older entries are removed; 0: unlimited */
-    bool is_in_memory;    /* the servers do not write the entries to disk */
+    unsigned replicas;  /* 0: as the hub */
+    size_t entries_max; /* of each key; the oldest entries are removed; 0: unlimited */
+    double age_max_s;   /* older entries are removed; 0: unlimited */
+    bool is_in_memory;  /* the servers do not write the entries to disk */
 } weft_hub_log_options;
 
 /**
