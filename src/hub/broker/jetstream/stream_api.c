@@ -1,7 +1,7 @@
 /* Requests to streams. See api.h. */
-#include "hub/broker/api.h"
+#include "hub/broker/jetstream/api.h"
 
-#include "hub/broker/direct_get.h"
+#include "hub/broker/jetstream/direct_get.h"
 
 weft__api_error weft__api_account_info(weft__api_call *call)
 {

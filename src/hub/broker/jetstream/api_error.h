@@ -1,6 +1,6 @@
 /* Errors of the API of JetStream, with the numbers and texts of nats-server. */
-#ifndef WEFT_HUB_BROKER_API_ERROR_H
-#define WEFT_HUB_BROKER_API_ERROR_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_API_ERROR_H
+#define WEFT_HUB_BROKER_JETSTREAM_API_ERROR_H
 
 #include "hub/broker/json_out.h"
 

@@ -4,12 +4,12 @@
  * A stream stores the messages whose subjects match its own. Limits remove old messages or reject
  * new ones. In a work queue, an acknowledgement removes the message.
  */
-#ifndef WEFT_HUB_BROKER_STREAM_H
-#define WEFT_HUB_BROKER_STREAM_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_STREAM_H
+#define WEFT_HUB_BROKER_JETSTREAM_STREAM_H
 
-#include "hub/broker/api_error.h"
 #include "hub/broker/broker.h"
-#include "hub/broker/config.h"
+#include "hub/broker/jetstream/api_error.h"
+#include "hub/broker/jetstream/config.h"
 #include "hub/broker/store.h"
 
 typedef struct weft__stream {

@@ -1,8 +1,8 @@
 /* Pulls: the requests of clients for messages of a consumer. */
-#ifndef WEFT_HUB_BROKER_PULL_H
-#define WEFT_HUB_BROKER_PULL_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_PULL_H
+#define WEFT_HUB_BROKER_JETSTREAM_PULL_H
 
-#include "hub/broker/consumer.h"
+#include "hub/broker/jetstream/consumer.h"
 
 typedef struct weft__pull {
     weft__list node; /* in pulls of the consumer */

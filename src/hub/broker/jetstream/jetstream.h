@@ -1,6 +1,6 @@
 /* JetStream: the entry points of connections and timers. */
-#ifndef WEFT_HUB_BROKER_JETSTREAM_H
-#define WEFT_HUB_BROKER_JETSTREAM_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_JETSTREAM_H
+#define WEFT_HUB_BROKER_JETSTREAM_JETSTREAM_H
 
 #include "hub/wire/output.h"
 

@@ -1,8 +1,8 @@
 /* The ids of the last messages of a stream (header Nats-Msg-Id), by which it notices duplicates. */
-#ifndef WEFT_HUB_BROKER_MESSAGE_ID_H
-#define WEFT_HUB_BROKER_MESSAGE_ID_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_MESSAGE_ID_H
+#define WEFT_HUB_BROKER_JETSTREAM_MESSAGE_ID_H
 
-#include "hub/broker/stream.h"
+#include "hub/broker/jetstream/stream.h"
 
 typedef struct weft__message_id {
     weft__hash_node node;
