@@ -179,6 +179,7 @@ static int open_error(int code)
     switch (code) {
     case -EACCES:
     case -ECANCELED:
+    case -EINVAL: /* of the credentials */
     case -ENOMEM:
     case -ENOTSUP:
     case -EPROTO:
