@@ -159,6 +159,23 @@ void weft__print_origin(weft__report *r, const void *fn, const void *spun_at)
     weft__report_print(r, "\n");
 }
 
+/* Print the function of a fiber, the call that created the fiber, and its frames. */
+static void print_code(weft__report *r, const weft_snapshot_fiber *f)
+{
+    if (f->info.fn != NULL) {
+        weft__report_print(r, "    ");
+        weft__print_origin(r, (const void *)f->info.fn, f->info.spun_at);
+    }
+    weft__print_frames(r, f->frames, f->frames_count);
+}
+
+void weft__print_fiber(weft__report *r, const weft_snapshot_fiber *f)
+{
+    const weft__groups none = {.snapshot = NULL};
+    print_facts(r, &none, f);
+    print_code(r, f);
+}
+
 static void print_group(weft__report *r, const weft__groups *g, size_t first)
 {
     size_t count = 0;
@@ -169,12 +186,7 @@ static void print_group(weft__report *r, const weft__groups *g, size_t first)
     else
         for (size_t at = first; at != WEFT__GROUP_END; at = weft__groups_next(g, at))
             print_facts(r, g, &g->snapshot->fibers[at]);
-    const weft_snapshot_fiber *f = &g->snapshot->fibers[first];
-    if (f->info.fn != NULL) {
-        weft__report_print(r, "    ");
-        weft__print_origin(r, (const void *)f->info.fn, f->info.spun_at);
-    }
-    weft__print_frames(r, f->frames, f->frames_count);
+    print_code(r, &g->snapshot->fibers[first]);
 }
 
 static int print_cord(weft__report *r, const weft_snapshot_cord *c, const char *prefix)

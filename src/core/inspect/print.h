@@ -1,6 +1,4 @@
-/*
- * Snapshots as text: the only printer of fibers, for weft_dump and for reports.
- */
+/* Snapshots as text: the only printer of fibers, for weft_dump and for reports. */
 #ifndef WEFT_CORE_INSPECT_PRINT_H
 #define WEFT_CORE_INSPECT_PRINT_H
 
@@ -14,6 +12,12 @@
  * the error of the first write.
  */
 int weft__print_snapshot(weft__report *r, const weft_snapshot *s, const char *prefix);
+
+/*
+ * Print one fiber, which need not be in a snapshot. The call needs no memory: names that cannot be
+ * looked up are printed as an offset in a module.
+ */
+void weft__print_fiber(weft__report *r, const weft_snapshot_fiber *f);
 
 /*
  * Print each cycle of fibers that wait for each other. Print nothing if no cycle is known, or if
