@@ -2,7 +2,7 @@
  * The report of stack overflows.
  *
  * If a fiber accesses the guard of its stack, the signal handler prints the name and the function
- * of the fiber to stderr. Then the fault repeats with the earlier disposition of the signal. Core
+ * of the fiber, and the function that needed more stack, to stderr. Then the fault repeats with the earlier disposition of the signal. Core
  * dump and exit status are therefore the same as without weft. The handler passes other faults on
  * to the earlier handler.
  */
