@@ -39,6 +39,14 @@ static bool ends_in(const char *text, const char *end)
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
+const char *weft__wait_joint(const weft_info *i)
+{
+    if (i->waits_for_fiber == 0 || ends_in(i->waits_for, " of") || ends_in(i->waits_for, " from") ||
+        ends_in(i->waits_for, " started"))
+        return "";
+    return i->waits_on != NULL ? " held by" : ", in";
+}
+
 void weft__print_wait(weft__report *r, const weft__groups *g, const weft_snapshot_fiber *f)
 {
     const weft_info *i = &f->info;
@@ -49,11 +57,8 @@ void weft__print_wait(weft__report *r, const weft__groups *g, const weft_snapsho
         weft__report_print(r, " %p", i->waits_on);
     if (i->waits_for_fiber == 0)
         return;
-    bool is_object = ends_in(i->waits_for, " of") || ends_in(i->waits_for, " from") ||
-                     ends_in(i->waits_for, " started");
-    const char *between = is_object ? "" : i->waits_on != NULL ? " held by" : ", in";
     const weft_snapshot_fiber *other = weft__groups_fiber(g, i->waits_for_fiber);
-    weft__report_print(r, "%s #%llu", between, (id_number)i->waits_for_fiber);
+    weft__report_print(r, "%s #%llu", weft__wait_joint(i), (id_number)i->waits_for_fiber);
     if (other != NULL)
         weft__report_print(r, " '%s'", other->info.name);
 }

@@ -25,6 +25,12 @@ void weft__print_fiber(weft__report *r, const weft_snapshot_fiber *f);
  */
 void weft__print_cycles(weft__report *r, const weft_snapshot *s);
 
+/*
+ * Return the words between the reason of a wait and the fiber in waits_for_fiber, for example
+ * " held by". Return "" if the reason needs no words, for example "the end of".
+ */
+const char *weft__wait_joint(const weft_info *i);
+
 /* Print the name of a function or of a call site, without a newline. */
 void weft__print_address(weft__report *r, const void *address, bool is_return);
 
