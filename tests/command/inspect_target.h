@@ -53,7 +53,7 @@ static int wait_for_input(void)
 }
 
 /*
- * A main fiber that holds a lock, a waiter for the lock and a waiter for this waiter, a sleeper, and
+ * A main fiber that holds a lock, a waiter for the lock, a waiter for this waiter, a sleeper, and
  * two fibers that compute.
  */
 static void open_shop(void)

@@ -499,8 +499,8 @@ TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
 static const char *dump_signal;
 
 /*
- * Raise the signal, and wait for the dump of a fiber. stderr is a file meanwhile, whose text is then
- * copied to the real stderr.
+ * Raise the signal, and wait for the dump of a fiber. Meanwhile, stderr is a file. Then copy its
+ * text to the real stderr.
  */
 static void dump_until(const char *fiber, void (*wait)(void))
 {
