@@ -47,7 +47,7 @@ static void offerer_stop(const offerer *o)
 static weft_value run_text(weft_hub *hub, const char *text)
 {
     weft_hub_child child = {hub, "kind", text, strlen(text)};
-    weft_value value;
+    weft_value value = -ETIMEDOUT;
     int timeout = 0;
     WEFT_CANCEL_AFTER(PATIENCE_S, timeout) {
         while ((value = weft_hub_run(&child)) == -EHOSTUNREACH && weft_sleep(0.01) == 0)
