@@ -69,12 +69,12 @@ static inline weft_value cut_later(void *arg)
 }
 
 /* Execute a statement while another fiber cuts the connection after a number of switches. */
-#define with_cut(name, count, statement)                  \
-    do {                                                  \
-        cutter own_cutter = {name, count};                \
-        weft_fiber f = weft_spin(cut_later, &own_cutter); \
-        statement;                                        \
-        ck_assert_done(weft_await(f));                    \
+#define with_cut(name, count, statement)                             \
+    do {                                                             \
+        cutter own_cutter = {name, count};                           \
+        weft_fiber own_saboteur = weft_spin(cut_later, &own_cutter); \
+        statement;                                                   \
+        ck_assert_done(weft_await(own_saboteur));                    \
     } while (0)
 
 #endif
