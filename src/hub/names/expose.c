@@ -32,7 +32,7 @@ static int owned_begin(weft__lease *l)
         return rc;
     if (l->daemon == 0) {
         weft__expose_end(exposure);
-        return -EEXIST;
+        return l->is_stopping ? -EBADF : -EEXIST; /* the hub is being closed, or the name is lost */
     }
     l->exposure = exposure;
     return 0;
