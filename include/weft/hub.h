@@ -22,9 +22,9 @@
  *
  * A hub belongs to the thread that opened it. Other threads open their own hubs. In another thread,
  * calls return -EXDEV.
- * The fibers of a hub are daemons, and children of the main fiber of the thread. While a hub is open,
- * weft_await_children in a main fiber waits for them, weft_supervise without a list too, and
- * weft_terminate_children ends them, which closes the hub. Use a group (group.h) for the own fibers.
+ * The fibers of a hub are daemons, and children of the main fiber of the thread. While a hub is
+ * open, weft_await_children in a main fiber waits for them, weft_supervise without a list too, and
+ * weft_terminate_children ends them, which closes the hub. Use a group for the own fibers.
  *
  * Every switchpoint obeys scopes. If a scope ends a put, set, append or call, the operation may
  * have taken effect. If the connection breaks, the hub connects again by itself, to any server that
