@@ -21,10 +21,14 @@
  * start with "weft." are reserved. Names of queues and logs are one token of at most 64 bytes.
  *
  * A hub belongs to the thread that opened it. Other threads open their own hubs. In another thread,
- * calls return -EXDEV.
+ * calls return -EXDEV. If the thread ends without weft_hub_close, the hub ends with the thread, and
+ * its last output may be lost. In a child of weft_fork, calls return -EOWNERDEAD, except
+ * weft_hub_close.
+ *
  * The fibers of a hub are daemons, and children of the main fiber of the thread. While a hub is
  * open, weft_await_children in a main fiber waits for them, weft_supervise without a list too, and
- * weft_terminate_children ends them, which closes the hub. Use a group for the own fibers.
+ * weft_terminate_children ends them, which closes the hub. Use a group (group.h) for the own
+ * fibers.
  *
  * Every switchpoint obeys scopes. If a scope ends a put, set, append or call, the operation may
  * have taken effect. If the connection breaks, the hub connects again by itself, to any server that
