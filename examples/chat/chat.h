@@ -23,7 +23,9 @@
 #define MEMBERS_MAX 128 /* of a room */
 #define HISTORY_MAX 200 /* messages that a room keeps */
 #define CLIENTS_MAX 256 /* windows whose last message a room remembers, to detect repetitions */
-#define INBOX_MAX 64    /* unread events of a room; then the readers of users wait */
+#define LOG_ENTRIES_MAX 1000 /* messages of a room in the log of a cluster */
+#define LEASE_S 10.0         /* of the owner of a room: the longest time without an owner */
+#define INBOX_MAX 64         /* unread events of a room; then the readers of users wait */
 #define COMMAND_BYTES_MAX (16 * 1024) /* a text of 2,000 bytes may consist of escapes */
 
 /* Commands of a user: a burst, and a rate afterwards. The reader then waits before each command. */
