@@ -5,17 +5,32 @@
 #include "core/inspect/print.h"
 #include "core/inspect/symbol.h"
 
+#include <weft/log.h>
+
 #include <stdatomic.h>
 #include <string.h>
 
-void weft__diag(int level, const char *format, ...)
+static void log_line(int level, const char *format, va_list args)
 {
     weft__report r;
+    weft__report_beginv(&r, level, format, args);
+    weft__report_end(&r);
+}
+
+void weft__diag(int level, const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    weft__report_beginv(&r, level, format, args);
+    log_line(level, format, args);
     va_end(args);
-    weft__report_end(&r);
+}
+
+void weft_log(int level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
 }
 
 void weft__diag_unawaited(const weft__fiber *parent, const weft__fiber *child, unsigned count)
