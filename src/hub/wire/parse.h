@@ -4,7 +4,7 @@
  * operations of the wrong direction.
  *
  * The parser is strict. A line ends with CRLF. Fields are separated by spaces or tabs, and have no
- * control characters. A verb is recognised without regard to case. The parser does not check
+ * control characters. Verbs are in upper case. The parser does not check
  * subjects (weft__subject_is_valid) and headers (weft__header_is_valid): a server passes on what
  * any client has published, and one bad message must not end the connection of its receivers.
  */

@@ -77,7 +77,7 @@ TEST(operations_without_a_payload_are_parsed)
         "-ERR '\r\n -> ERR args='", "-ERR\r\n -> ERR args=", "-ERR ''\r\n -> ERR args=",
         "SUB a.b 1\r\n -> SUB subject=a.b sid=1", "SUB > q 12\r\n -> SUB subject=> queue=q sid=12",
         "UNSUB 1\r\n -> UNSUB sid=1", "UNSUB 1 5\r\n -> UNSUB sid=1 max=5",
-        "UNSUB 18446744073709551615\r\n -> UNSUB sid=18446744073709551615");
+        "UNSUB 9999999999999999999\r\n -> UNSUB sid=9999999999999999999");
 }
 
 TEST(messages_are_parsed)
@@ -95,24 +95,23 @@ TEST(messages_are_parsed)
               "HPUB a r 1 2\r\nhp\r\n -> PUB subject=a reply=r headers=h payload=p");
 }
 
-TEST(verbs_have_no_case_and_fields_have_any_blanks_between_them)
+TEST(fields_have_any_blanks_between_them)
 {
-    EACH_PAIR(is_parsed, "ping\r\n -> PING", "-err 'x'\r\n -> ERR args=x", "+Ok\r\n -> OK",
-              "msg\ta \t 9\t\t2 \t\r\npp\r\n -> MSG subject=a sid=9 payload=pp",
-              "Info\t{}\r\n -> INFO args={}", "uNsUb 3\r\n -> UNSUB sid=3");
+    EACH_PAIR(is_parsed, "MSG\ta \t 9\t\t2 \t\r\npp\r\n -> MSG subject=a sid=9 payload=pp",
+              "INFO\t{}\r\n -> INFO args={}", "UNSUB   3\r\n -> UNSUB sid=3");
 }
 
 TEXT_CHECK(is_not_protocol, parse(text) == -EPROTO)
 
 TEST(a_malformed_line_is_rejected)
 {
-    EACH_TEXT(is_not_protocol, "\r\n", " \r\n", " PING\r\n", "PIN\r\n", "PING\n", "PINGS\r\n",
-              "PING x\r\n", "PING\rx\r\n", "+OK x\r\n", "+OKAY\r\n", "OK\r\n", "\x0bOK\r\n",
-              "\rERR\r\n", "INFO\r\n", "INFO  \r\n", "INFO{}\r\n", "INFO {}\n", "CONNECT\r\n",
-              "HTTP/1.1 400 Bad Request\r\n", "\x16\x03\x01", "{", "SUB\r\n", "SUB a\r\n",
-              "SUB a b c 1\r\n", "SUB a x\r\n", "SUB a -1\r\n", "SUB a 18446744073709551616\r\n",
-              "UNSUB\r\n", "UNSUB x\r\n", "UNSUB 1 x\r\n", "UNSUB 1 2 3\r\n",
-              "UNSUB 1 18446744073709551616\r\n", "SUB a\rb 1\r\n",
+    EACH_TEXT(is_not_protocol, "\r\n", "ping\r\n", "Msg a 9 2\r\n", " \r\n", " PING\r\n", "PIN\r\n",
+              "PING\n", "PINGS\r\n", "PING x\r\n", "PING\rx\r\n", "+OK x\r\n", "+OKAY\r\n",
+              "OK\r\n", "\x0bOK\r\n", "\rERR\r\n", "INFO\r\n", "INFO  \r\n", "INFO{}\r\n",
+              "INFO {}\n", "CONNECT\r\n", "HTTP/1.1 400 Bad Request\r\n", "\x16\x03\x01", "{",
+              "SUB\r\n", "SUB a\r\n", "SUB a b c 1\r\n", "SUB a x\r\n", "SUB a -1\r\n",
+              "SUB a 10000000000000000000\r\n", "UNSUB\r\n", "UNSUB x\r\n", "UNSUB 1 x\r\n",
+              "UNSUB 1 2 3\r\n", "UNSUB 1 10000000000000000000\r\n", "SUB a\rb 1\r\n",
               "SUB a\x01"
               "b 1\r\n",
               "SUB a b c d e f\r\n");
@@ -129,7 +128,7 @@ TEST(a_malformed_message_is_rejected)
               "HMSG a 9 r s 1 2\r\n", "PUB\r\n", "PUB a\r\n", "PUB a r s 1\r\n", "HPUB a 1\r\n",
               "HPUB a r s 1 2\r\n", "MSG a 9 2\n", "MSG a\rb 9 2\r\n", "MSG a 9 2\r\npppp",
               "MSG a 9 2\r\npp\n\n", "MSG a 9 2\r\npp\r\r", "MSG a 9 2\r\nppMSG a 9 2\r\npp\r\n",
-              "MSG a 18446744073709551616 2\r\n", "PUB a 1 \x01\r\n");
+              "MSG a 10000000000000000000 2\r\n", "PUB a 1 \x01\r\n");
     ck_assert_int_eq(parse_bytes("MSG a\0 9 2\r\npp\r\n", 17), -EPROTO);
 }
 
@@ -180,7 +179,7 @@ TEST(an_unknown_verb_is_rejected_before_its_line_is_complete)
     EACH_TEXT(is_not_protocol, "G", "GET / HT", "X", "PX", "MSGS", "HX", "INFO{", "INFOS", "+K",
               "--", "\n");
     ck_assert_int_eq(parse("MSG"), 0);
-    ck_assert_int_eq(parse("h"), 0);
+    ck_assert_int_eq(parse("H"), 0);
     ck_assert_int_eq(parse("P"), 0);
 }
 
@@ -237,7 +236,7 @@ static void append_random_message(weft__buffer *stream)
     if (random_below(3) == 0)
         p.headers = (weft__slice){bytes, 1 + random_below(sizeof bytes)};
     p.payload = (weft__slice){bytes, random_below(sizeof bytes)};
-    int rc = random_below(2) == 0 ? weft__output_msg(stream, &p, random_bits())
+    int rc = random_below(2) == 0 ? weft__output_msg(stream, &p, random_bits() >> 1)
                                   : weft__output_pub(stream, &p);
     ck_assert_int_eq(rc, 0);
 }
