@@ -33,16 +33,22 @@ static inline void suite_add(suite_entry *entry)
     own_suite.end = &entry->next;
 }
 
-/* Define a test that runs n times, with _i from 0 to n - 1. Each round has its own process. */
-#define TEST_LOOP(name, n)                                                \
-    static void name##_fn(int _i);                                        \
-    __attribute__((constructor)) static void name##_add(void)             \
-    {                                                                     \
-        static const TTest test = {#name, name##_fn, __FILE__, __LINE__}; \
-        static suite_entry entry = {&test, (int)(n), NULL, 0, 0};         \
-        suite_add(&entry);                                                \
-    }                                                                     \
+/* Define a test that runs n times, each for at most seconds_max. 0: 20 s. Private. */
+#define TEST_ENTRY(name, n, seconds_max)                                    \
+    static void name##_fn(int _i);                                          \
+    __attribute__((constructor)) static void name##_add(void)               \
+    {                                                                       \
+        static const TTest test = {#name, name##_fn, __FILE__, __LINE__};   \
+        static suite_entry entry = {&test, (int)(n), NULL, 0, seconds_max}; \
+        suite_add(&entry);                                                  \
+    }                                                                       \
     static void name##_fn(int _i __attribute__((unused)))
+
+/* Define a test that runs n times, with _i from 0 to n - 1. Each round has its own process. */
+#define TEST_LOOP(name, n) TEST_ENTRY(name, n, 0)
+
+/* Define a test that can take longer than 20 seconds. */
+#define TEST_WITHIN(seconds, name) TEST_ENTRY(name, 1, seconds)
 
 /* Define a test. The name is a sentence about behaviour. */
 #define TEST(name) TEST_LOOP(name, 1)
