@@ -10,7 +10,8 @@
 static const char *const kinds[] = {
     [PEER_SYNC] = "sync",     [PEER_SAY] = "say",       [PEER_STORED] = "stored",
     [PEER_TYPING] = "typing", [PEER_FAIL] = "fail",     [PEER_STATE] = "state",
-    [PEER_ENTRY] = "entry",   [PEER_FAILED] = "failed", [PEER_ROOM] = "room",
+    [PEER_ENTRY] = "entry",   [PEER_FAILED] = "failed", [PEER_OWNER] = "owner",
+    [PEER_ROOM] = "room",
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 

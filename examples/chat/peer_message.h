@@ -12,6 +12,7 @@
  *   typing, failed
  * In the log:
  *   entry   a message of the room with this key
+ *   owner   another process owns the room from here on
  *   room    a room that a user has created
  */
 #ifndef CHAT_PEER_MESSAGE_H
@@ -30,6 +31,7 @@ typedef enum peer_kind {
     PEER_STATE,
     PEER_ENTRY,
     PEER_FAILED,
+    PEER_OWNER,
     PEER_ROOM,
 } peer_kind;
 
@@ -37,7 +39,7 @@ typedef enum peer_kind {
 typedef struct peer_message {
     peer_kind kind;
     char address[ADDRESS_BYTES]; /* SYNC: where the process gets messages about the room */
-    char process[NAME_BYTES];    /* STATE: the name of the owner */
+    char process[NAME_BYTES];    /* STATE, OWNER: the name of the owner */
     char room[ROOM_BYTES];       /* ROOM */
     char from[NAME_BYTES];       /* SAY, TYPING, FAIL, ENTRY: the name of the user */
     char client[CLIENT_BYTES];   /* SAY, ENTRY */

@@ -36,11 +36,7 @@ static weft_value wait_for_message(double until_s)
 static int own_room(room *r)
 {
     room_owner o = {.room = r};
-    int rc = shared_room_read_log(r); /* the messages of earlier owners */
-    if (rc == 0) {
-        snprintf(r->owner, sizeof r->owner, "%s", cluster_process());
-        rc = owner_tell_state(&o);
-    }
+    int rc = owner_begin(&o);
     while (rc == 0) {
         weft_value next = wait_for_message(weft_now() + SYNC_S);
         if (weft_is_error(next))
@@ -158,7 +154,7 @@ static int follow_owner(room *r)
 weft_value link_run(void *arg)
 {
     room *r = arg;
-    uint64_t token;
+    uint64_t token; /* not used: the log has a fence of its own */
     WEFT_DEFER(drain_mailbox, NULL);
     r->link = weft_self();
     r->owner[0] = '\0';

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define SILENCE_S 5.0 /* a process calls every second */
+#define CLAIM_S 5.0   /* then the name is given up */
 
 /* Send a message to all followers. */
 static int tell_followers(const room_owner *o, const peer_message *m)
@@ -54,6 +55,33 @@ int owner_tell_state(room_owner *o)
         rc = shared_room_tell_people(o->room, state.text);
     free(state.text);
     return rc;
+}
+
+/*
+ * Append the entry of the owner after all others. An earlier owner may append at the same time. A
+ * shield delays the -ESTALE of a lost lease, which would look the same.
+ */
+static int claim_log(room *r)
+{
+    peer_message claim = {.kind = PEER_OWNER};
+    memcpy(claim.process, r->owner, sizeof claim.process);
+    double end_s = weft_now() + CLAIM_S;
+    int rc = 0;
+    WEFT_SHIELD(CLAIM_S) {
+        do {
+            rc = shared_room_read_log(r);
+            if (rc == 0)
+                rc = cluster_append(r->name, &claim, &r->shared->number);
+        } while (rc == -ESTALE && weft_now() < end_s);
+    }
+    return rc;
+}
+
+int owner_begin(room_owner *o)
+{
+    snprintf(o->room->owner, sizeof o->room->owner, "%s", cluster_process());
+    int rc = claim_log(o->room);
+    return rc == 0 ? owner_tell_state(o) : rc;
 }
 
 static void remove_follower(room_owner *o, follower *f)

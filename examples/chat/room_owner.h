@@ -4,6 +4,9 @@
  * An append to the log names the last entry that the owner has read. If another process has appended
  * since, the append fails with -ESTALE, and this process stops being the owner. A message is
  * therefore checked against all earlier messages before it is stored, whoever stored them.
+ *
+ * A new owner first appends an entry of its own. After that entry, an append of an earlier owner that
+ * does not know yet that it has lost the room fails.
  */
 #ifndef CHAT_ROOM_OWNER_H
 #define CHAT_ROOM_OWNER_H
@@ -25,6 +28,12 @@ typedef struct room_owner {
     follower followers[FOLLOWERS_MAX];
     size_t count;
 } room_owner;
+
+/*
+ * Begin to own the room: read the log, append the entry of the owner, and tell the people. The
+ * process has the name of the room. Returns 0 or an error as below.
+ */
+int owner_begin(room_owner *o);
 
 /*
  * Handle a message to the owner, and free it. Returns 0, or:
