@@ -110,15 +110,21 @@ static int item_bury(const weft__item *item)
     return rc;
 }
 
-static int item_settle(const weft__item *item, weft_value value)
+/* What happens to an item after its handler has returned. Returns 0 or an error. */
+typedef int item_outcome(const weft__item *item);
+
+static int item_acknowledge(const weft__item *item)
 {
-    const weft__worker *w = item->worker;
-    unsigned deliveries_max = w->info.deliveries_max;
+    return item_confirm(item, "+ACK");
+}
+
+static item_outcome *item_decide(const weft__item *item, weft_value value)
+{
+    unsigned deliveries_max = item->worker->info.deliveries_max;
     if (!weft_is_error(value))
-        return item_confirm(item, "+ACK");
-    if (deliveries_max != 0 && item->msg->deliveries >= deliveries_max && !w->is_ending)
-        return item_bury(item);
-    return item_give_back(item);
+        return item_acknowledge;
+    bool is_last = deliveries_max != 0 && item->msg->deliveries >= deliveries_max;
+    return is_last && !item->worker->is_ending ? item_bury : item_give_back;
 }
 
 /* The function of the fiber of an item. */
@@ -128,11 +134,11 @@ static weft_value item_run(void *arg)
     weft__worker *w = item->worker;
     unsigned deliveries_max = w->info.deliveries_max;
     bool is_dead = deliveries_max != 0 && item->msg->deliveries > deliveries_max;
-    weft_value value = is_dead ? -EOWNERDEAD : w->fn(item->msg, w->arg);
-    int rc = item_settle(item, value);
+    item_outcome *outcome = is_dead ? item_bury : item_decide(item, w->fn(item->msg, w->arg));
+    int rc = outcome(item);
     if (rc < 0 && rc != -EBADF) {
         WEFT_SHIELD(SETTLE_S) {
-            item_settle(item, value);
+            outcome(item);
         }
     }
     weft_error_clear(); /* errors of handlers are not errors of the worker */
