@@ -112,17 +112,18 @@ static void deliverer_ended(void *arg)
         free(e);
 }
 
-/* Deliver one call. The message is in no list of the exposure while the call waits. */
+/*
+ * Deliver one call. After success, the fiber may have freed the message before this fiber runs
+ * again. The message therefore belongs to the recipient before the call waits.
+ */
 static int deliver_one(weft__exposure *e)
 {
     weft__message *m = weft__message_of(e->calls.next);
-    message_move(m, &e->hub->messages);
+    message_move(m, &e->to->messages);
     e->calls_count--;
     int rc = weft_tell(e->to->fiber, (weft_value)&m->base);
     if (rc < 0)
         message_undeliverable(m, rc);
-    else if (!e->is_ended)
-        message_move(m, &e->to->messages);
     return rc;
 }
 

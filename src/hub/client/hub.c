@@ -249,6 +249,24 @@ void weft__hub_wake_all(weft_hub *hub)
     weft_cond_broadcast(&hub->has_pong);
 }
 
+/* Send a PING and wait for its PONG. Returns 1 if the connection breaks first. */
+static int flush_once(weft_hub *hub)
+{
+    uint64_t connection = hub->connections, ping = hub->pings + 1;
+    int rc = weft__writer_append(hub, "PING\r\n");
+    if (rc < 0)
+        return rc;
+    hub->pings = ping;
+    while (rc == 0 && hub->pongs < ping) {
+        rc = weft_cond_wait(&hub->has_pong, NULL);
+        if (rc == 0 && hub->is_closed)
+            return -EBADF;
+        if (rc == 0 && (!hub->is_connected || hub->connections != connection))
+            return 1;
+    }
+    return rc;
+}
+
 static void close_watchers(weft_hub *hub)
 {
     weft__list *node;
@@ -274,7 +292,7 @@ static int close_gracefully(weft_hub *hub)
         close_watchers(hub);
         weft__exposures_end_all(hub);
         close_messages(hub);
-        rc = hub->is_connected ? weft__hub_flush(hub) : -ENOTCONN;
+        rc = hub->is_connected ? flush_once(hub) : -ENOTCONN;
     }
     return rc;
 }
@@ -322,24 +340,6 @@ int weft__hub_wait_connected(weft_hub *hub)
     if (rc == 0 && hub->is_closed)
         rc = -EBADF;
     weft__hub_release(hub);
-    return rc;
-}
-
-/* Send a PING and wait for its PONG. Returns 1 if the connection breaks first. */
-static int flush_once(weft_hub *hub)
-{
-    uint64_t connection = hub->connections, ping = hub->pings + 1;
-    int rc = weft__writer_append(hub, "PING\r\n");
-    if (rc < 0)
-        return rc;
-    hub->pings = ping;
-    while (rc == 0 && hub->pongs < ping) {
-        rc = weft_cond_wait(&hub->has_pong, NULL);
-        if (rc == 0 && hub->is_closed)
-            return -EBADF;
-        if (rc == 0 && (!hub->is_connected || hub->connections != connection))
-            return 1;
-    }
     return rc;
 }
 

@@ -79,13 +79,16 @@ static int root_begin(weft_hub *hub)
     return 0;
 }
 
-/* Note that the connection has ended. Nothing switches before the requests have ended too. */
+/*
+ * Note that the connection has ended, or with -ECANCELED the hub. Nothing switches before the requests
+ * have ended too.
+ */
 static void root_end(weft_hub *hub, int code)
 {
     weft__server *server = hub->session.server;
     double now = weft_now();
     hub->is_connected = hub->out.may_send = false;
-    weft__requests_fail(hub, -ECONNRESET);
+    weft__requests_fail(hub, code == -ECANCELED ? -EBADF : -ECONNRESET);
     if (!hub->info.is_lame)
         weft__writer_discard(hub);
     weft_cond_broadcast(&hub->has_pong);
