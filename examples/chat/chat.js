@@ -119,10 +119,7 @@ function paintHead() {
   $("log").setAttribute("aria-label", "Messages in " + current.name);
   const failures = $("failures");
   if (failures.textContent !== String(current.failures)) failures.textContent = current.failures;
-  $("where").hidden = process === "";
-  const owner = current.isMoving ? "moving …" : current.owner;
-  if ($("owner").textContent !== owner) $("owner").textContent = owner;
-  if ($("process").textContent !== process) $("process").textContent = process;
+  paintPlace();
   $("people-count").textContent = current.here.length || "";
   $("open-details").setAttribute("aria-label", `People and pulse, ${current.here.length} here`);
   const unread = [...rooms.values()].reduce((sum, room) => sum + unreadOf(room), 0);
@@ -130,6 +127,15 @@ function paintHead() {
   $("menu-unread").hidden = elsewhere === 0;
   $("open-rooms").setAttribute("aria-label", elsewhere > 0 ? `Rooms, ${elsewhere} unread` : "Rooms");
   document.title = (unread > 0 ? `(${unread}) ` : "") + `#${current.name} · weft chat`;
+}
+
+// In a cluster, show the processes of the room and of the user.
+function paintPlace() {
+  const owner = current.isMoving ? "moving …" : current.owner;
+  $("place").hidden = $("where").hidden = process === "";
+  $("place").textContent = `room: ${owner} · you: ${process}`;
+  if ($("owner").textContent !== owner) $("owner").textContent = owner;
+  if ($("process").textContent !== process) $("process").textContent = process;
 }
 
 function go(name) {
