@@ -257,11 +257,11 @@ static int conn_spin(weft__conn *conn)
     weft_spin_options options = {
         .name = "broker connection", .is_daemon = true, .drop = weft__conn_drop};
     if (b->cord != weft_cord_self())
-        return weft_cord_spin_with(b->cord, weft__conn_run, conn, &options) != 0
+        return weft_cord_spin_with(b->cord, weft__broker_conn_run, conn, &options) != 0
                    ? 0
                    : weft_error()->code;
     options.parent = weft_main();
-    return weft_go_with(weft__conn_run, conn, &options);
+    return weft_go_with(weft__broker_conn_run, conn, &options);
 }
 
 /* Connect to a broker that the caller holds for the connection. Returns a descriptor or an error. */

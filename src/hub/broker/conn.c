@@ -222,7 +222,7 @@ static void writer_end(weft__conn *conn, weft_fiber writer)
     weft_terminate(writer, END_OUTPUT_S);
 }
 
-weft_value weft__conn_run(void *arg)
+weft_value weft__broker_conn_run(void *arg)
 {
     weft__conn *conn = arg;
     conn_enter(conn);

@@ -41,15 +41,15 @@ typedef struct weft__conn {
 
 /*
  * Create a connection over a descriptor. The caller holds the broker for the connection, runs
- * weft__conn_run in a fiber of the broker's thread, and sets weft__conn_drop. Returns NULL if memory
+ * weft__broker_conn_run in a fiber of the broker's thread, and sets weft__conn_drop. Returns NULL if memory
  * is exhausted; the caller still owns the descriptor and its hold of the broker.
  */
 weft__conn *weft__conn_new(weft_hub_broker *b, int fd);
 
 /* Serve a connection until it ends. Then close the descriptor and release the broker. A weft_fn. */
-weft_value weft__conn_run(void *arg);
+weft_value weft__broker_conn_run(void *arg);
 
-/* Like weft__conn_run, for a fiber that never ran. Any thread may call this function. */
+/* Like weft__broker_conn_run, for a fiber that never ran. Any thread may call this function. */
 void weft__conn_drop(void *arg);
 
 /* Append a message to the output of a client. If the output is full, disconnect the client. */

@@ -158,7 +158,7 @@ weft__api_error weft__consumer_create(weft__stream *stream, const weft__consumer
 
 void weft__consumer_delete(weft__consumer *c)
 {
-    weft__pulls_end(c, "NATS/1.0 409 Consumer Deleted\r\n\r\n");
+    weft__broker_pulls_end(c, "NATS/1.0 409 Consumer Deleted\r\n\r\n");
     weft__pending_free_all(c);
     weft__list_unlink(&c->node);
     c->stream->consumer_count--;

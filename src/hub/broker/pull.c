@@ -64,25 +64,27 @@ static int request_read_json(pull_request *r, weft__slice body)
     return rc;
 }
 
+/* Return the number that a body consists of, or 1, as in nats-server. */
+static int64_t batch_read(weft__slice body)
+{
+    int64_t batch = 0;
+    for (size_t i = 0; i < body.bytes; i++)
+        if (body.data[i] < '0' || body.data[i] > '9' || __builtin_mul_overflow(batch, 10, &batch) ||
+            __builtin_add_overflow(batch, body.data[i] - '0', &batch))
+            return 1;
+    return batch;
+}
+
 static int request_read(pull_request *r, weft__slice body)
 {
-    *r = (pull_request){.batch = 1};
-    if (body.bytes == 0)
-        return 0;
-    if (body.data[0] == '{') {
-        int rc = request_read_json(r, body);
-        if (rc < 0)
-            return rc;
-    } else {
-        r->batch = 0;
-        for (size_t i = 0; i < body.bytes; i++)
-            if (body.data[i] < '0' || body.data[i] > '9' ||
-                __builtin_mul_overflow(r->batch, 10, &r->batch) ||
-                __builtin_add_overflow(r->batch, body.data[i] - '0', &r->batch))
-                return -EBADMSG;
-    }
+    *r = (pull_request){0};
+    int rc = 0;
+    if (body.bytes > 0 && body.data[0] == '{')
+        rc = request_read_json(r, body);
+    else
+        r->batch = batch_read(body);
     r->batch = r->batch < 1 ? 1 : r->batch;
-    return r->expires_ns < 0 || r->heartbeat_ns < 0 ? -EBADMSG : 0;
+    return rc < 0 || r->expires_ns < 0 || r->heartbeat_ns < 0 ? -EBADMSG : 0;
 }
 
 static weft__pull *pull_new(weft__consumer *c, const pull_request *r, weft__slice reply)
@@ -161,7 +163,7 @@ void weft__pulls_end_no_wait(weft__consumer *c)
     }
 }
 
-void weft__pulls_end(weft__consumer *c, const char *status)
+void weft__broker_pulls_end(weft__consumer *c, const char *status)
 {
     while (!weft__list_is_empty(&c->pulls)) {
         weft__pull *pull = CONTAINER_OF(c->pulls.next, weft__pull, node);

@@ -33,7 +33,7 @@ void weft__pull_sent(weft__consumer *c, weft__pull *pull);
 void weft__pulls_end_no_wait(weft__consumer *c);
 
 /* End all pulls with a status. */
-void weft__pulls_end(weft__consumer *c, const char *status);
+void weft__broker_pulls_end(weft__consumer *c, const char *status);
 
 /* End the pulls that have expired, send heartbeats. Return the time of the next timer. */
 int64_t weft__pulls_run_timers(weft__consumer *c, int64_t now_ns);

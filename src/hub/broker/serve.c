@@ -23,7 +23,7 @@ static int serve_conn(int fd, void *ctx)
         return 0;
     }
     weft__broker_hold(s->broker);
-    if (weft_group_spin_with(&s->group, weft__conn_run, conn, &options) == 0)
+    if (weft_group_spin_with(&s->group, weft__broker_conn_run, conn, &options) == 0)
         weft__conn_drop(conn);
     return 0;
 }
