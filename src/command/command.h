@@ -10,6 +10,7 @@
 /* Run a command. argv[0] is the name of the command. Return the exit status. */
 int weft__command_doctor(int argc, char **argv);
 int weft__command_fetch(int argc, char **argv);
+int weft__command_hub(int argc, char **argv);
 int weft__command_profile(int argc, char **argv);
 int weft__command_run(int argc, char **argv);
 int weft__command_serve(int argc, char **argv);

@@ -17,6 +17,9 @@ static const struct command {
 #ifdef WEFT_HAS_HTTP
     {"fetch", weft__command_fetch, "fetch URLs over HTTP or HTTPS"},
 #endif
+#ifdef WEFT_HAS_HUB
+    {"hub", weft__command_hub, "use the queues, keys and names of NATS servers"},
+#endif
     {"profile", weft__command_profile, "find where the time of a program goes"},
 #ifdef WEFT_HAS_POSIX
     {"run", weft__command_run, "run a program whose blocking calls wait with weft"},

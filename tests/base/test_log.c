@@ -57,6 +57,20 @@ TEST(a_message_goes_to_the_function_without_prefix_and_newline_and_to_stderr_wit
     ck_assert_int_eq(strncmp(o->text, "weft: fiber #", 13), 0);
 }
 
+TEST(a_program_can_print_messages_as_weft_does)
+{
+    weft_set_log(collect, NULL);
+    weft_log(LOG_NOTICE, "connected to %s", "here");
+    ck_assert_int_eq(logged.calls, 1);
+    ck_assert_int_eq(logged.level, LOG_NOTICE);
+    ck_assert_str_eq(logged.text, "connected to here");
+    char text[2000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    weft_log(LOG_NOTICE, "%s", text);
+    ck_assert_uint_eq(strlen(logged.text), 504);
+}
+
 TEST(a_report_of_several_lines_is_one_text)
 {
     weft_set_log(collect, NULL);

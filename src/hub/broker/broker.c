@@ -1,5 +1,6 @@
 /* The table of brokers, their references, and the timer fiber. See broker.h. */
 #include "hub/broker/broker.h"
+#include "hub/broker/connect.h"
 
 #include "hub/broker/conn.h"
 #include "hub/broker/faults.h"

@@ -46,17 +46,6 @@ struct weft_hub_broker {
         gate; /* signalled when is_paused, an isolation or is_closed of a connection changes */
 };
 
-/*
- * Connect to the broker of a name, and create it if it does not exist.
- *
- * Returns a descriptor that speaks the protocol of NATS. The caller closes it. Errors:
- * -EINVAL if name is NULL or too long
- * -ENOMEM if memory is exhausted
- * -EOPNOTSUPP if the broker belongs to another thread, and one of the threads uses the backend sim
- * and the errors of weft_socketpair and weft_cord_spin
- */
-int weft__broker_connect(const char *name);
-
 /* Hold a broker that the caller holds already. Any thread may call this function. */
 void weft__broker_hold(weft_hub_broker *b);
 

@@ -180,6 +180,8 @@ int weft__stream_config_read(weft__stream_config *config, const weft__json_doc *
     *config = (weft__stream_config){0};
     int rc = string_read(doc, "name", config->name, sizeof config->name);
     if (rc == 0)
+        rc = string_read(doc, "description", config->description, sizeof config->description);
+    if (rc == 0)
         rc = fields_read(stream_fields, WEFT__STREAM_FIELDS, doc, "", config->values);
     if (rc == 0)
         rc = subjects_read(config, doc);
@@ -205,8 +207,8 @@ void weft__stream_config_free(weft__stream_config *config)
 
 bool weft__stream_config_is_equal(const weft__stream_config *a, const weft__stream_config *b)
 {
-    if (strcmp(a->name, b->name) != 0 || a->subject_count != b->subject_count ||
-        memcmp(a->values, b->values, sizeof a->values) != 0)
+    if (strcmp(a->name, b->name) != 0 || strcmp(a->description, b->description) != 0 ||
+        a->subject_count != b->subject_count || memcmp(a->values, b->values, sizeof a->values) != 0)
         return false;
     for (size_t i = 0; i < a->subject_count; i++)
         if (strcmp(a->subjects[i], b->subjects[i]) != 0)
@@ -214,10 +216,17 @@ bool weft__stream_config_is_equal(const weft__stream_config *a, const weft__stre
     return true;
 }
 
+static void string_write(weft__json_out *out, const char *name, const char *text)
+{
+    if (text[0] != '\0')
+        weft__json_out_text_member(out, name, text);
+}
+
 void weft__stream_config_write(const weft__stream_config *config, weft__json_out *out)
 {
     weft__json_out_begin(out, '{');
     weft__json_out_text_member(out, "name", config->name);
+    string_write(out, "description", config->description);
     weft__json_out_name(out, "subjects");
     weft__json_out_begin(out, '[');
     for (size_t i = 0; i < config->subject_count; i++)
@@ -254,12 +263,6 @@ int weft__consumer_config_read(weft__consumer_config *config, const weft__json_d
     if (rc == 0)
         consumer_config_fill(config);
     return rc;
-}
-
-static void string_write(weft__json_out *out, const char *name, const char *text)
-{
-    if (text[0] != '\0')
-        weft__json_out_text_member(out, name, text);
 }
 
 void weft__consumer_config_write(const weft__consumer_config *config, weft__json_out *out)

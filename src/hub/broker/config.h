@@ -12,6 +12,7 @@
 
 #define WEFT__CONFIG_NAME_BYTES_MAX 255
 #define WEFT__CONFIG_SUBJECT_BYTES_MAX 511
+#define WEFT__CONFIG_DESCRIPTION_BYTES_MAX 511
 
 typedef enum weft__stream_field {
     WEFT__STREAM_RETENTION,
@@ -75,6 +76,7 @@ typedef enum weft__ack_policy {
 /* All-zero is empty. Free with weft__stream_config_free. */
 typedef struct weft__stream_config {
     char name[WEFT__CONFIG_NAME_BYTES_MAX + 1];
+    char description[WEFT__CONFIG_DESCRIPTION_BYTES_MAX + 1]; /* "": none */
     char **subjects;
     size_t subject_count;
     int64_t values[WEFT__STREAM_FIELDS];

@@ -116,6 +116,14 @@ weft_hub_msg *weft__hub_msg_new(weft_hub *hub, weft__slice to, weft__slice reply
 weft_hub_counters *weft__hub_counters(weft_hub *hub);
 const weft_hub_options *weft__hub_options(const weft_hub *hub); /* with defaults filled in */
 
+/* The server of the connection, in its own words, cut to the sizes. "": unknown. */
+typedef struct weft__hub_server {
+    char name[96];
+    char version[32];
+    char cluster[96]; /* "": not in a cluster */
+} weft__hub_server;
+const weft__hub_server *weft__hub_server_of(const weft_hub *hub);
+
 /* 3 in a cluster, otherwise 1, unless the options say otherwise. */
 unsigned weft__hub_replicas(const weft_hub *hub);
 

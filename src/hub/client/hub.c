@@ -398,7 +398,7 @@ unsigned weft__hub_replicas(const weft_hub *hub)
 {
     if (hub->options.replicas > 0)
         return hub->options.replicas;
-    return hub->info.is_cluster ? REPLICAS_OF_CLUSTER : 1;
+    return hub->info.server.cluster[0] != '\0' ? REPLICAS_OF_CLUSTER : 1;
 }
 
 void **weft__hub_part_at(weft_hub *hub, weft__hub_part part)

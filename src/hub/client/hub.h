@@ -25,7 +25,7 @@ typedef struct weft__server_info {
     size_t payload_bytes_max;
     bool has_headers;
     bool has_tls, needs_tls;
-    bool is_cluster;
+    weft__hub_server server;
     bool is_lame;                          /* the server ends soon */
     char nonce[WEFT__NONCE_BYTES_MAX + 1]; /* "": none */
 } weft__server_info;

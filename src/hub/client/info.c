@@ -3,6 +3,8 @@
 
 #include "hub/text/json_read.h"
 
+#include <stdio.h>
+
 /* Servers that do not say otherwise permit this. */
 #define PAYLOAD_BYTES_DEFAULT (1024 * 1024)
 #define PAYLOAD_BYTES_MAX (1024 * 1024 * 1024)
@@ -13,14 +15,29 @@ static size_t info_payload_max(const weft__json_doc *doc)
     return bytes < 0 ? 0 : bytes > PAYLOAD_BYTES_MAX ? PAYLOAD_BYTES_MAX : (size_t)bytes;
 }
 
+static void info_read_server(weft__hub_server *server, const weft__json_doc *doc)
+{
+    if (weft__json_copy_string(doc, "server_name", server->name, sizeof server->name) < 0)
+        server->name[0] = '\0';
+    if (weft__json_copy_string(doc, "version", server->version, sizeof server->version) < 0)
+        server->version[0] = '\0';
+    int rc = weft__json_copy_string(doc, "cluster", server->cluster, sizeof server->cluster);
+    if (rc < 0)
+        snprintf(server->cluster, sizeof server->cluster, "%s", rc == -EMSGSIZE ? "?" : "");
+}
+
+const weft__hub_server *weft__hub_server_of(const weft_hub *hub)
+{
+    return &hub->info.server;
+}
+
 /* A later INFO may omit the nonce and the name of the cluster. */
 static int info_read_texts(weft__server_info *info, const weft__json_doc *doc)
 {
     int rc = weft__json_copy_string(doc, "nonce", info->nonce, sizeof info->nonce);
     if (rc == -EMSGSIZE)
         return weft_fail(-EPROTO, "the nonce of the server is too long");
-    const weft__json_node *cluster = weft__json_find(doc, "cluster");
-    info->is_cluster = cluster != NULL && cluster->kind == WEFT__JSON_STRING;
+    info_read_server(&info->server, doc);
     return 0;
 }
 

@@ -277,7 +277,7 @@ static weft__server *server_announced(weft__slice host, unsigned port, const wef
     return NULL;
 }
 
-/* Insert at a random place, after the given servers that have not failed. */
+/* Clients of a server that ends must not all go to the same other one. */
 static void servers_insert_random(weft__servers *servers, weft__server *server)
 {
     unsigned skipped = (unsigned)(weft__random_next(&servers->random) % (servers->count + 1));

@@ -6,6 +6,7 @@
  */
 #include "hub/client/hub.h"
 
+#include "hub/broker/connect.h"
 #include "hub/client/credentials.h"
 
 #include <weft/io.h>
@@ -15,9 +16,6 @@
 #include <weft/time.h>
 #include <weft/tls.h>
 #include <weft/version.h>
-
-/* Until the broker exists: mem: is not supported. */
-__attribute__((weak)) int weft__broker_connect(const char *name);
 
 #define INPUT_BYTES (64 * 1024)
 
@@ -91,8 +89,6 @@ int weft__session_write(weft_hub *hub, const void *data, size_t bytes)
 static int session_dial(weft_hub *hub, weft__server *server)
 {
     char address[WEFT__SERVER_TEXT_BYTES];
-    if (server->port == 0 && weft__broker_connect == NULL)
-        return -ENOTSUP;
     int fd = server->port == 0 ? weft__broker_connect(server->host)
                                : weft_dial("tcp", weft__server_text(server, address));
     if (fd < 0)

@@ -63,6 +63,8 @@ static int item_confirm(const weft__item *item, const char *text)
         }
         if (rc == -EBADF || weft_is_cancelled())
             return rc;
+        item->worker->must_check = true; /* the queue may be deleted */
+        weft_event_set(&item->worker->wake);
         rc = weft__js_retry_wait(&retry, hub);
         if (rc < 0)
             return rc;

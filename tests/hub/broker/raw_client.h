@@ -5,7 +5,7 @@
 #ifndef TESTS_HUB_BROKER_RAW_CLIENT_H
 #define TESTS_HUB_BROKER_RAW_CLIENT_H
 
-#include "hub/broker/broker.h"
+#include "hub/broker/connect.h"
 #include "hub/hub_support.h"
 #include "hub/text/json_read.h"
 #include "hub/wire/parse.h"
