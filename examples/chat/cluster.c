@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #define LOG "chat"             /* each room is a key of this log */
 #define EPOCH_KEY "chat.epoch" /* a key-value pair of the hub */
 #define CALL_S 5.0             /* then a call fails */
+#define APPEND_S 5.0
 
 static struct {
     weft_hub *hub; /* NULL: not open */
@@ -106,11 +108,15 @@ static int write_text(json_writer *w, const peer_message *m)
 int cluster_append(const char *key, const peer_message *m, uint64_t *number)
 {
     json_writer w = {0};
-    int rc = write_text(&w, m);
-    if (rc == 0)
-        rc = weft_hub_append(cluster.hub, LOG, key, w.text, w.bytes, number);
+    int rc = write_text(&w, m), timed_out = 0;
+    WEFT_SHIELD(INFINITY) {
+        WEFT_CANCEL_AFTER(APPEND_S, timed_out) {
+            if (rc == 0)
+                rc = weft_hub_append(cluster.hub, LOG, key, w.text, w.bytes, number);
+        }
+    }
     free(w.text);
-    return rc;
+    return timed_out < 0 ? -ETIMEDOUT : rc;
 }
 
 int cluster_read(const char *key, uint64_t *number, peer_message *out)

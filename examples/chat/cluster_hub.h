@@ -15,8 +15,10 @@ void cluster_address(const char *room_name, char out[ADDRESS_BYTES]);
 
 /*
  * Append an entry to a key of the log. *number is the last entry of the key that the caller has read,
- * and becomes the number of the new entry. Returns 0, an error of weft_hub_append, or:
+ * and becomes the number of the new entry. A shield delays the error of a lost lease, which is
+ * -ESTALE, too. Returns 0, an error of weft_hub_append, or:
  * -ESTALE if the key has later entries
+ * -ETIMEDOUT if the hub does not answer in time; the entry may have been stored
  */
 int cluster_append(const char *key, const peer_message *m, uint64_t *number);
 

@@ -32,7 +32,10 @@ static weft_value wait_for_message(double until_s)
     return which < 0 ? which : which == 0 ? clauses[0].value : 0;
 }
 
-/* Own the room. Returns 0 if another process may own it now, or an error. */
+/*
+ * Own the room. Returns -ESTALE if this process does not own the room any more, or another error. The
+ * name then becomes free with this fiber.
+ */
 static int own_room(room *r)
 {
     room_owner o = {.room = r};
@@ -50,10 +53,11 @@ static int own_room(room *r)
     }
     owner_end(&o);
     r->owner[0] = '\0';
-    if (rc != -ESTALE)
-        return rc; /* the name becomes free with this fiber */
-    rc = weft_hub_withdraw(cluster_hub(), r->shared->owner_name);
-    return rc == -ENOENT ? 0 : rc;
+    if (rc == -ETIMEDOUT)
+        rc = -ESTALE; /* begin again */
+    if (rc == -ESTALE)
+        weft_hub_withdraw(cluster_hub(), r->shared->owner_name); /* the hub may have done it */
+    return rc;
 }
 
 /* Take over what the owner tells about the room. */
@@ -165,8 +169,10 @@ weft_value link_run(void *arg)
             rc = own_room(r);
         else if (rc == -EEXIST)
             rc = follow_owner(r);
-        if (rc == 0)
+        if (rc == 0 || rc == -ESTALE)
             rc = weft_sleep(RETRY_S);
+        if (rc == -ESTALE) /* of a lease that has ended, once for each lease */
+            rc = 0;
     }
     return rc;
 }

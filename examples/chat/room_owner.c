@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SILENCE_S 5.0 /* a process calls every second */
-#define CLAIM_S 5.0   /* then the name is given up */
+#define CLAIMS_MAX 10 /* attempts; each earlier owner can make one fail */
 
 /* Send a message to all followers. */
 static int tell_followers(const room_owner *o, const peer_message *m)
@@ -57,22 +57,17 @@ int owner_tell_state(room_owner *o)
     return rc;
 }
 
-/*
- * Append the entry of the owner after all others. An earlier owner may append at the same time. A
- * shield delays the -ESTALE of a lost lease, which would look the same.
- */
+/* Append the entry of the owner after all others. An earlier owner may append at the same time. */
 static int claim_log(room *r)
 {
     peer_message claim = {.kind = PEER_OWNER};
     memcpy(claim.process, r->owner, sizeof claim.process);
-    double end_s = weft_now() + CLAIM_S;
-    int rc = 0;
-    WEFT_SHIELD(CLAIM_S) {
-        do {
-            rc = shared_room_read_log(r);
-            if (rc == 0)
-                rc = cluster_append(r->name, &claim, &r->shared->number);
-        } while (rc == -ESTALE && weft_now() < end_s);
+    int rc = -ESTALE;
+    for (int i = 0; i < CLAIMS_MAX && rc == -ESTALE; i++) {
+        rc = shared_room_read_log(r);
+        if (rc < 0) /* also if the lease has ended meanwhile */
+            return rc;
+        rc = cluster_append(r->name, &claim, &r->shared->number);
     }
     return rc;
 }

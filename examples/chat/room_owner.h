@@ -39,6 +39,7 @@ int owner_begin(room_owner *o);
  * Handle a message to the owner, and free it. Returns 0, or:
  * -EIO if a user has made the room fail
  * -ESTALE if this process is not the owner any more
+ * -ETIMEDOUT if the owner does not know what is in the log
  * another error, after which the owner must not continue
  */
 int owner_handle(room_owner *o, weft_hub_msg *msg);

@@ -35,12 +35,12 @@ static struct {
 
 /* A broker for other processes. */
 
-static weft_value serve_broker(void *arg)
+static inline weft_value serve_broker(void *arg)
 {
     return weft_hub_broker_serve(cluster_of_test.broker, cluster_of_test.broker_fd);
 }
 
-static void open_broker(void)
+static inline void open_broker(void)
 {
     struct sockaddr_in at = {0};
     socklen_t bytes = sizeof at;
@@ -54,7 +54,7 @@ static void open_broker(void)
     cluster_of_test.broker_fiber = weft_spin(serve_broker, NULL);
 }
 
-static void open_cluster(void)
+static inline void open_cluster(void)
 {
     if (is_on_server())
         snprintf(cluster_of_test.where, sizeof cluster_of_test.where, "%s", hub_where());
@@ -63,7 +63,7 @@ static void open_cluster(void)
 }
 
 /* Start a process, and wait until it serves. */
-static void start_process(int number)
+static inline void start_process(int number)
 {
     chat_process *p = &cluster_of_test.processes[number];
     char line[256];
@@ -80,14 +80,14 @@ static void start_process(int number)
     weft_stream_close(&out);
 }
 
-static void start_processes(int count)
+static inline void start_processes(int count)
 {
     for (int i = 0; i < count; i++)
         start_process(i);
 }
 
 /* End a process with a signal. Return when the process is gone. */
-static void end_process(int number, int with_signal)
+static inline void end_process(int number, int with_signal)
 {
     chat_process *p = &cluster_of_test.processes[number];
     ck_assert_int_eq(weft_process_kill(&p->process, with_signal), 0);
@@ -97,12 +97,12 @@ static void end_process(int number, int with_signal)
     ck_assert_int_eq(status, with_signal == SIGKILL ? SIGKILL : 0);
 }
 
-static bool is_running(int number)
+static inline bool is_running(int number)
 {
     return cluster_of_test.processes[number].process.pid != 0;
 }
 
-static void close_cluster(void)
+static inline void close_cluster(void)
 {
     for (int i = 0; i < PROCESSES_MAX; i++)
         if (is_running(i))
@@ -115,7 +115,7 @@ static void close_cluster(void)
 }
 
 /* Return the number of the process that owns a room as seen by a process. -1: none. */
-static int owner_seen_by(int number, const char *room_name)
+static inline int owner_seen_by(int number, const char *room_name)
 {
     char *body, pattern[64], owner[8] = "";
     weft_fetch *fetch;
@@ -136,7 +136,7 @@ static int owner_seen_by(int number, const char *room_name)
 }
 
 /* Wait until all running processes agree on a running owner of a room. Return the owner. */
-static int await_owner(const char *room_name)
+static inline int await_owner(const char *room_name)
 {
     for (;; weft_sleep(POLL_S)) {
         int owner = -1, agree = 0, running = 0;

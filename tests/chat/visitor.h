@@ -27,25 +27,25 @@ typedef struct visitor {
     int last;                        /* the number of the last text */
 } visitor;
 
-static void visitor_send(visitor *v, const char *text)
+static inline void visitor_send(visitor *v, const char *text)
 {
     (void)weft_ws_send(v->ws, WEFT_WS_TEXT, text, strlen(text)); /* a loss is noticed later */
 }
 
 /* Say the first message that is not confirmed. The text is the name and the id. */
-static void visitor_say(visitor *v, int id)
+static inline void visitor_say(visitor *v, int id)
 {
     visitor_send(v, format("{\"t\":\"say\",\"room\":\"%s\",\"id\":%d,\"text\":\"%s %d\"}", v->room,
                            id, v->name, id));
 }
 
-static void visitor_text(const json_value *object, const char *name, char *out, size_t capacity)
+static inline void visitor_text(const json_value *object, const char *name, char *out, size_t capacity)
 {
     ck_assert_int_ge(json_decode(json_member(object, name), out, capacity), 0);
 }
 
 /* A message of the room. The same number always has the same text, and no number is missing. */
-static void visitor_hears(visitor *v, const json_value *message)
+static inline void visitor_hears(visitor *v, const json_value *message)
 {
     char text[SAID_BYTES];
     int64_t seq, own = 0;
@@ -68,7 +68,7 @@ static void visitor_hears(visitor *v, const json_value *message)
         visitor_say(v, v->confirmed + 1);
 }
 
-static void visitor_joined(visitor *v, const json_value *object)
+static inline void visitor_joined(visitor *v, const json_value *object)
 {
     const json_value *list = json_member(object, "messages");
     ck_assert_ptr_nonnull(list);
@@ -78,7 +78,7 @@ static void visitor_joined(visitor *v, const json_value *object)
         visitor_say(v, v->confirmed + 1);
 }
 
-static void visitor_welcomed(visitor *v, const json_value *object)
+static inline void visitor_welcomed(visitor *v, const json_value *object)
 {
     char epoch[EPOCH_BYTES];
     visitor_text(object, "epoch", epoch, sizeof epoch);
@@ -89,7 +89,7 @@ static void visitor_welcomed(visitor *v, const json_value *object)
                            v->room, v->epoch, v->last));
 }
 
-static void visitor_receives(visitor *v, const char *text, size_t bytes)
+static inline void visitor_receives(visitor *v, const char *text, size_t bytes)
 {
     static json_value values[VALUES_MAX]; /* not used across a switch */
     char kind[16];
@@ -105,7 +105,7 @@ static void visitor_receives(visitor *v, const char *text, size_t bytes)
 }
 
 /* Connect to the process of the visitor, or to the next one that runs. */
-static void visitor_connect(visitor *v)
+static inline void visitor_connect(visitor *v)
 {
     const weft_ws_options options = {.has_no_deflate = true};
     for (v->ws = NULL; v->ws == NULL; weft_sleep(v->ws == NULL ? SOON_S : 0)) {
@@ -120,7 +120,7 @@ static void visitor_connect(visitor *v)
 }
 
 /* Wait for one text of the server. Connect again if the connection is lost. */
-static void visitor_hears_once(visitor *v)
+static inline void visitor_hears_once(visitor *v)
 {
     int rc = v->ws != NULL ? weft_ws_recv(v->ws, &v->got) : 0;
     if (rc > 0) {
@@ -133,28 +133,28 @@ static void visitor_hears_once(visitor *v)
 }
 
 /* Visit until all messages of this visitor are confirmed, and the room has so many messages. */
-static void visitor_stay(visitor *v, int messages)
+static inline void visitor_stay(visitor *v, int messages)
 {
     while (v->confirmed < v->goal || v->last < messages)
         visitor_hears_once(v);
 }
 
 /* Wait until the server sends a text with this part. */
-static void await_text(visitor *v, const char *part)
+static inline void await_text(visitor *v, const char *part)
 {
     do
         visitor_hears_once(v);
     while (v->got.data == NULL || memmem(v->got.data, v->got.bytes, part, strlen(part)) == NULL);
 }
 
-static void visitor_leave(visitor *v)
+static inline void visitor_leave(visitor *v)
 {
     weft_ws_free(v->ws);
     v->ws = NULL;
 }
 
 /* Assert that all visitors have the same messages: each message of each visitor once, in order. */
-static void assert_same_conversation(const visitor *all, int count)
+static inline void assert_same_conversation(const visitor *all, int count)
 {
     int total = 0, next[SAID_MAX] = {0};
     for (int i = 0; i < count; i++)
