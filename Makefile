@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: all help run test test-stock test-hub test-ruby check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
-	cover bench bench-quick bench-guard bench-http lint format man install clean
+	cover bench bench-quick bench-guard bench-http bench-hub lint format man install clean
 
 all: ## build the library, the command, the examples and the manual in build/ (the default)
 	@tools/build plain -- products
@@ -87,6 +87,11 @@ bench-http: ## compare the web server with other servers
 	@tools/deps web-peers
 	@tools/build plain -- bench-programs
 	@tools/bench-http
+
+bench-hub: ## compare hubs with other clients of NATS
+	@tools/deps --some build hub-peers
+	@tools/build plain -- hub-bench-programs
+	@tools/bench-hub
 
 lint: ## check format, layers, comments, sizes and scripts
 	@tools/lint

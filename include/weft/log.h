@@ -57,8 +57,8 @@ WEFT_API int weft_set_log(weft_log_fn *fn, void *arg);
  * Print a message, as the messages of weft are printed.
  *
  * level is a level of <syslog.h>. The message is one line without a newline at its end, and is cut
- * to 504 bytes. The message goes to the function of weft_set_log, else to stderr. Any thread may call
- * this function. A signal handler must not call it. The call never switches.
+ * to 504 bytes. The message goes to the function of weft_set_log, else to stderr. Any thread may
+ * call this function. A signal handler must not call it. The call never switches.
  */
 WEFT_API void weft_log(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 

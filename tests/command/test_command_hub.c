@@ -1,5 +1,6 @@
 /* The command `weft hub`: a server for development, messages, queues and keys. */
 #include "command/command_support.h"
+#include "support/suite.h"
 
 #include <weft/hub.h>
 
@@ -7,7 +8,7 @@ static weft_process server;
 static char url[64];
 static weft_output output;
 
-static char *const embedded[] = {"hub", "dev", "--embedded", "--port", "0", NULL};
+static char *const embedded[] = {"weft", "hub", "dev", "--embedded", "--port", "0", NULL};
 
 /* Read the first line of `weft hub dev`: its URL, and the kind of server. */
 static void read_url(void)
@@ -147,8 +148,8 @@ TEST(the_status_names_the_server_and_the_queues)
     ck_assert_int_eq(HUB("set", "color", "blue"), 0);
     ck_assert_int_eq(HUB("status"), 0);
     ck_assert_ptr_nonnull(strstr(output.out, "server "));
-    ck_assert_msg(strstr(output.out, "jobs") != NULL && strstr(output.out, "1 items") != NULL,
-                  "%s", output.out);
+    ck_assert_msg(strstr(output.out, "jobs") != NULL && strstr(output.out, "1 items") != NULL, "%s",
+                  output.out);
 }
 
 TEST(a_command_of_dev_gets_the_url)
@@ -177,4 +178,3 @@ TEST(a_bad_command_line_has_status_2)
     ck_assert_int_eq(HUB("--revision", "x", "set", "a", "b"), 2);
     ck_assert_int_eq(HUB("--help"), 0);
 }
-

@@ -1,10 +1,10 @@
 /*
  * The client of NATS that all other parts of a hub use: publish, request, subscribe.
  *
- * The connection has a reader fiber and a writer fiber, both daemons. Publishers append to one output
- * buffer; the writer sends all of it at a time. The reader calls the function of each subscription.
- * When the connection breaks, the reader ends all requests with -ECONNRESET, discards the output,
- * connects again and sends all subscriptions.
+ * The connection has a reader fiber and a writer fiber, both daemons. Publishers append to one
+ * output buffer; the writer sends all of it at a time. The reader calls the function of each
+ * subscription. When the connection breaks, the reader ends all requests with -ECONNRESET, discards
+ * the output, connects again and sends all subscriptions.
  */
 #ifndef WEFT_HUB_CLIENT_CLIENT_H
 #define WEFT_HUB_CLIENT_CLIENT_H
@@ -55,8 +55,8 @@ uint64_t weft__hub_connection(const weft_hub *hub);
 bool weft__hub_is_connected(const weft_hub *hub);
 
 /*
- * Append a message to the output. Wait while the output is full. While the hub is not connected, the
- * message stays in the output. Errors: -EMSGSIZE, -ENOMEM, -EBADF, a cancellation.
+ * Append a message to the output. Wait while the output is full. While the hub is not connected,
+ * the message stays in the output. Errors: -EMSGSIZE, -ENOMEM, -EBADF, a cancellation.
  */
 int weft__hub_publish(weft_hub *hub, const weft__publication *p);
 
@@ -99,7 +99,9 @@ void weft__hub_inbox(weft_hub *hub, char out[WEFT__INBOX_BYTES]);
 /* The id of this hub, unique among all hubs, 22 letters and digits. */
 const char *weft__hub_id(const weft_hub *hub);
 
-/* Call fn when the hub has connected again (after its subscriptions were sent) and when it closes. */
+/*
+ * Call fn when the hub has connected again (after its subscriptions were sent) and when it closes.
+ */
 typedef struct weft__hub_watcher {
     weft__list node;
     void (*on_connect)(struct weft__hub_watcher *w); /* must not switch; NULL: none */

@@ -8,8 +8,8 @@
 /*
  * Append the members of CONNECT that authenticate the client, each after a comma.
  *
- * text are the credentials of weft_hub_options, or NULL: those of the URL of the server. nonce is of
- * the INFO of the server. Reads the file of a path, so that a new file applies to the next
+ * text are the credentials of weft_hub_options, or NULL: those of the URL of the server. nonce is
+ * of the INFO of the server. Reads the file of a path, so that a new file applies to the next
  * connection. A switchpoint. Returns 0, an error of open(2) or read(2), or:
  * -EACCES if a nonce is needed and the server has sent none
  * -EINVAL if the credentials are not valid

@@ -1,6 +1,6 @@
 /*
- * Exposures. A message goes to the mailbox of the fiber at once. If the mailbox is full, a call waits
- * in the exposure until a fiber of the hub, the deliverer, has put it into the mailbox.
+ * Exposures. A message goes to the mailbox of the fiber at once. If the mailbox is full, a call
+ * waits in the exposure until a fiber of the hub, the deliverer, has put it into the mailbox.
  *
  * A recipient is a fiber that exposes names. The messages that it got stay in its list until they
  * are freed. When the fiber ends, the calls among them are answered with an error. Their memory
@@ -321,8 +321,8 @@ static void recipient_ended(weft_hub *hub, recipient *r)
 }
 
 /*
- * Handle a message of the monitor: the id of a new recipient, or of one that has ended. Returns 0 or
- * a cancellation.
+ * Handle a message of the monitor: the id of a new recipient, or of one that has ended. Returns 0
+ * or a cancellation.
  */
 static int monitor_handle(weft_hub *hub, weft_fiber fiber)
 {

@@ -38,7 +38,9 @@ typedef struct weft__expose_options {
 int weft__expose_begin(weft_hub *hub, const char *name, weft_fiber fiber,
                        const weft__expose_options *options, weft__exposure **out);
 
-/* End an exposure and free it. Does not switch. Calls that wait for the mailbox get -EHOSTUNREACH. */
+/*
+ * End an exposure and free it. Does not switch. Calls that wait for the mailbox get -EHOSTUNREACH.
+ */
 void weft__expose_end(weft__exposure *e);
 
 /* Return the exposure of a name, or NULL. */

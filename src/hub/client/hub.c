@@ -38,7 +38,7 @@ static weft_hub_options options_with_defaults(const weft_hub_options *given)
     return o;
 }
 
-static int options_check(const weft_hub_options *o)
+static int hub_options_check(const weft_hub_options *o)
 {
     if (!(o->lease_s >= LEASE_MIN_S && o->lease_s < INFINITY))
         return weft_fail(-EINVAL, "weft_hub_open: lease_s is %g, not at least %g", o->lease_s,
@@ -57,8 +57,8 @@ static int options_check(const weft_hub_options *o)
 }
 
 /*
- * Return the numbers that an id is made of. On sim they depend on the number of the hub only, so that
- * a test with the same seed has the same subjects.
+ * Return the numbers that an id is made of. On sim they depend on the number of the hub only, so
+ * that a test with the same seed has the same subjects.
  */
 static uint64_t random_seed(void)
 {
@@ -125,7 +125,7 @@ static weft_hub *hub_new(const char *where, const weft_hub_options *options)
     }
     hub_init(hub, options);
     int rc = copy_strings(hub);
-    if (rc == 0 && (rc = options_check(&hub->options)) == 0 &&
+    if (rc == 0 && (rc = hub_options_check(&hub->options)) == 0 &&
         (rc = weft__servers_init(&hub->servers, where)) == 0 &&
         (rc = weft__requests_init(hub)) == 0)
         rc = weft__thread_add_hub(hub);
@@ -363,7 +363,9 @@ bool weft__hub_is_connected(const weft_hub *hub)
     return hub->is_connected;
 }
 
-/* Two more tokens than "_INBOX.ID.*", so that the inbox of requests does not get the messages too. */
+/*
+ * Two more tokens than "_INBOX.ID.*", so that the inbox of requests does not get the messages too.
+ */
 void weft__hub_inbox(weft_hub *hub, char out[WEFT__INBOX_BYTES])
 {
     snprintf(out, WEFT__INBOX_BYTES, "%ss.%llu", hub->inbox, (unsigned long long)++hub->inboxes);

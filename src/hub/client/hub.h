@@ -39,7 +39,7 @@ typedef struct weft__session {
     uint64_t serial;      /* incremented when a connection is opened */
     double since;         /* weft_now when the handshake was complete */
     bool is_reading;      /* the root fiber is in weft__reader_run */
-    int break_code;       /* another fiber wants the root fiber to drop the connection; 0: no */
+    int break_code;       /* the reason for which another fiber ends the connection; 0: none */
 } weft__session;
 
 /* The output. Publishers append to next; the writer sends current. */
@@ -156,15 +156,15 @@ int weft__root_start(weft_hub *hub);
 /* Make the root fiber drop the connection, for a reason. Does not switch. */
 void weft__root_break(weft_hub *hub, int code);
 
-/* Begin to move to another server. Requests under way get their replies if they come soon. */
+/* Begin to move to another server. Requests in flight get their replies if they come soon. */
 void weft__root_move(weft_hub *hub);
 
 /* Return whether the hub can leave the server that it moves away from. */
 bool weft__root_is_moved(const weft_hub *hub);
 
 /*
- * Like weft__hub_spin. If the fiber ends before fn is called, call drop(arg). On failure, the caller
- * still owns arg.
+ * Like weft__hub_spin. If the fiber ends before fn is called, call drop(arg). On failure, the
+ * caller still owns arg.
  */
 weft_fiber weft__root_spin(weft_hub *hub, weft_fn *fn, void *arg, void (*drop)(void *),
                            const char *name);

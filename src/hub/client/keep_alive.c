@@ -6,7 +6,7 @@
 #define KEEP_ALIVE_S 2.0
 #define PINGS_UNANSWERED_MAX 2
 
-/* Requests under way when the server announces its end have this time for their replies. */
+/* Requests in flight when the server announces its end have this time for their replies. */
 #define MOVE_S 5.0
 
 typedef struct keep_alive {

@@ -1,6 +1,6 @@
 /*
- * Requests. All replies come through one subscription to "_INBOX.ID.*". The last token is the key of
- * the request, in base 32: a serial number and the slot in the table. A reply with an old key is
+ * Requests. All replies come through one subscription to "_INBOX.ID.*". The last token is the key
+ * of the request, in base 32: a serial number and the slot in the table. A reply with an old key is
  * ignored.
  */
 #include "hub/client/hub.h"

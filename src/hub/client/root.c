@@ -80,8 +80,8 @@ static int root_begin(weft_hub *hub)
 }
 
 /*
- * Note that the connection has ended, or with -ECANCELED the hub. Nothing switches before the requests
- * have ended too.
+ * Note that the connection has ended, or with -ECANCELED the hub. Nothing switches before the
+ * requests have ended too.
  */
 static void root_end(weft_hub *hub, int code)
 {

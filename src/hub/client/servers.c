@@ -32,6 +32,7 @@ static void server_free(weft__server *server)
 {
     if (server->password != NULL)
         explicit_bzero(server->password, strlen(server->password));
+    weft_hub_broker_release(server->broker);
     free(server->host);
     free(server->user);
     free(server->password);
@@ -256,7 +257,8 @@ static char *copy_or_null(const char *text)
 
 /*
  * Create a server that another one announces. It gets the credentials of the announcing server. An
- * address is not in a certificate, so that the certificate must have the name of the announcing one.
+ * address is not in a certificate, so that the certificate must have the name of the announcing
+ * one.
  */
 static weft__server *server_announced(weft__slice host, unsigned port, const weft__server *from)
 {

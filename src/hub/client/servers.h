@@ -10,6 +10,8 @@
 #include "base/list.h"
 #include "hub/text/json_read.h"
 
+#include <weft/hub_broker.h>
+
 #include <stdint.h>
 
 #define WEFT__SERVERS_MAX 256 /* a server cannot announce more */
@@ -17,16 +19,17 @@
 
 typedef struct weft__server {
     weft__list node;
-    char *host;          /* without brackets; of mem: the name of the broker */
-    unsigned port;       /* 0: mem: */
-    char *user;          /* of the URL, decoded; a token if password is NULL; NULL: none */
-    char *password;      /* NULL: none */
-    char *tls_name;      /* the name in the certificate */
-    bool has_tls;        /* the URL demands TLS */
-    bool is_announced;   /* by another server; removed when no server announces it any more */
-    double delay_s;      /* after the last attempt; 0: the last connection was long */
-    unsigned rejections; /* of the credentials, in a row */
-    double retry_at;     /* do not try earlier (weft_now) */
+    char *host;              /* without brackets; of mem: the name of the broker */
+    unsigned port;           /* 0: mem: */
+    weft_hub_broker *broker; /* of mem:, held since the first connection; NULL: none */
+    char *user;              /* of the URL, decoded; a token if password is NULL; NULL: none */
+    char *password;          /* NULL: none */
+    char *tls_name;          /* the name in the certificate */
+    bool has_tls;            /* the URL demands TLS */
+    bool is_announced;       /* by another server; removed when no server announces it any more */
+    double delay_s;          /* after the last attempt; 0: the last connection was long */
+    unsigned rejections;     /* of the credentials, in a row */
+    double retry_at;         /* do not try earlier (weft_now) */
 } weft__server;
 
 typedef struct weft__servers {

@@ -86,10 +86,22 @@ int weft__session_write(weft_hub *hub, const void *data, size_t bytes)
                                 : session_write_plain(hub, data, bytes);
 }
 
+/* Hold the broker as long as the hub: its data outlives a broken connection. */
+static int session_dial_broker(weft__server *server)
+{
+    weft_hub_broker *broker = weft_hub_broker_get(server->host);
+    if (broker == NULL)
+        return weft_error()->code;
+    int fd = weft__broker_connect(server->host);
+    weft_hub_broker_release(server->broker);
+    server->broker = broker;
+    return fd;
+}
+
 static int session_dial(weft_hub *hub, weft__server *server)
 {
     char address[WEFT__SERVER_TEXT_BYTES];
-    int fd = server->port == 0 ? weft__broker_connect(server->host)
+    int fd = server->port == 0 ? session_dial_broker(server)
                                : weft_dial("tcp", weft__server_text(server, address));
     if (fd < 0)
         return fd;
@@ -139,8 +151,8 @@ static weft_tls *session_tls(weft_hub *hub)
 }
 
 /*
- * Continue with TLS. A server that sends more than INFO in plain would have its bytes read as if they
- * were protected: weft_stream_detach fails then.
+ * Continue with TLS. A server that sends more than INFO in plain would have its bytes read as if
+ * they were protected: weft_stream_detach fails then.
  */
 static int session_start_tls(weft_hub *hub)
 {

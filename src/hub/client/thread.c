@@ -2,8 +2,8 @@
  * Hubs and threads. A hub belongs to the thread that opened it, and to its process.
  *
  * A thread that ends without closing its hubs ends their fibers first. Deferred calls of other
- * fibers may still use the hubs. The memory is freed when the thread is gone. The memory of the main
- * thread remains reachable until the process ends.
+ * fibers may still use the hubs. The memory is freed when the thread is gone. The memory of the
+ * main thread remains reachable until the process ends.
  */
 #include "hub/client/hub.h"
 
@@ -29,8 +29,8 @@ static weft_hub *hub_of(weft__list *node)
 }
 
 /*
- * The destructor of hubs_key. weft ends the fibers of a thread in a destructor too, and the order is
- * not defined. The first call therefore asks for another one.
+ * The destructor of hubs_key. weft ends the fibers of a thread in a destructor too, and the order
+ * is not defined. The first call therefore asks for another one.
  */
 static void thread_end(void *arg)
 {

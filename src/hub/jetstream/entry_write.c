@@ -8,8 +8,8 @@
  *     text is the entry of the call.
  *
  * The id of a write with an expected sequence is the subject and that sequence, because clusters of
- * nats-server before 2.9.19 compare an expected sequence above 0 only when an entry is proposed, and
- * not when it is stored: two writers at the same time would both succeed. With equal ids, the
+ * nats-server before 2.9.19 compare an expected sequence above 0 only when an entry is proposed,
+ * and not when it is stored: two writers at the same time would both succeed. With equal ids, the
  * servers store only the first of both entries.
  */
 #include "hub/jetstream/entry.h"
@@ -65,7 +65,10 @@ static int write_owns(const write_state *s, int rc, weft__js_entry *e)
     return is_own;
 }
 
-/* The servers had an entry with the id. Return 0 if it is of this call, 1 for a known id, or -ESTALE. */
+/*
+ * The servers had an entry with the id. Return 0 if it is of this call, 1 for a known id, or
+ * -ESTALE.
+ */
 static int write_duplicate(const write_state *s, uint64_t sequence)
 {
     if (s->is_own_id)

@@ -17,7 +17,7 @@
 /* The delay before a failed item is delivered again. It doubles with each delivery, up to ack_s. */
 #define NAK_FIRST_S 0.1
 
-/* Each delivery is prolonged so many times in ack_s. */
+/* A delivery is prolonged at this fraction of ack_s. */
 #define PROLONG_PARTS 3
 
 /* A cancelled worker waits so long for the confirmation of an acknowledgement. */

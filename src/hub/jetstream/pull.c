@@ -2,9 +2,9 @@
  * Pulls: requests of a worker for a number of items.
  *
  * Each pull has an inbox of its own. The server can forget a pull: at a change of the leader of the
- * consumer, or when the connection breaks. The server sends heartbeats to a pull that waits. Without
- * heartbeats, the worker ends the pull and requests the items again with a new inbox. The server
- * drops a pull without a subscriber, so that no item arrives for the old inbox.
+ * consumer, or when the connection breaks. The server sends heartbeats to a pull that waits.
+ * Without heartbeats, the worker ends the pull and requests the items again with a new inbox. The
+ * server drops a pull without a subscriber, so that no item arrives for the old inbox.
  */
 #include "hub/jetstream/worker.h"
 #include "hub/text/header.h"

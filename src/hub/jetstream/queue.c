@@ -1,8 +1,9 @@
 /*
  * Durable queues: a stream of the kind "workqueue" with one consumer, which all workers share.
  *
- * The servers have no place for deliveries_max and dead_letters: their own limit of deliveries would
- * leave an item in the stream for ever. The description of the stream has both. Workers obey them.
+ * The servers have no place for deliveries_max and dead_letters: their own limit of deliveries
+ * would leave an item in the stream forever. The description of the stream has both. Workers obey
+ * them.
  */
 #include "hub/jetstream/queue.h"
 

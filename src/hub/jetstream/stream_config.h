@@ -1,6 +1,6 @@
 /*
- * Streams and consumers: find one, or create it. An existing one must have the same configuration in
- * all that an option of the API says. An operator may change the rest.
+ * Streams and consumers: find one, or create it. An existing one must have the same configuration
+ * in all that an option of the API says. An operator may change the rest.
  */
 #ifndef WEFT_HUB_JETSTREAM_STREAM_CONFIG_H
 #define WEFT_HUB_JETSTREAM_STREAM_CONFIG_H
@@ -30,7 +30,9 @@ typedef struct weft__js_stream {
  */
 int weft__js_stream_create(weft_hub *hub, const weft__js_stream *s);
 
-/* Find a stream, whatever its configuration is. Returns 0, or -ENOENT or an error of weft__js_api. */
+/*
+ * Find a stream, whatever its configuration is. Returns 0, or -ENOENT or an error of weft__js_api.
+ */
 int weft__js_stream_find(weft_hub *hub, const char *name);
 
 /* A field of a configuration, and the value that it must have. */

@@ -43,7 +43,7 @@ int weft__pull_start(weft__worker *w);
 /* End the pulls that the server has forgotten. Return the time of the next check. */
 double weft__pulls_check(weft__worker *w, double now_s);
 
-/* End all pulls. Items that are under way are delivered again after ack_s. */
+/* End all pulls. Items in transit are delivered again after ack_s. */
 void weft__pulls_end(weft__worker *w);
 
 /* Spin a fiber for a delivered item. If that fails, give the item back. */

@@ -2,9 +2,9 @@
  * Leases of names: acquire, renew, lose, release.
  *
  * The servers remove an entry lease_s after they have stored it. The daemon counts from the time at
- * which it sent the entry, which is earlier, and gives the name up a margin before the servers remove
- * the entry. Until then no other process can acquire the name, provided that the clocks of the servers
- * of a cluster differ by less than the margin.
+ * which it sent the entry, which is earlier, and gives the name up a margin before the servers
+ * remove the entry. Until then no other process can acquire the name, provided that the clocks of
+ * the servers of a cluster differ by less than the margin.
  */
 #include "hub/names/lease.h"
 
@@ -30,8 +30,9 @@
 #define DAEMON_GRACE_S 5.0
 
 /*
- * The servers of a cluster remove an entry each by its own clock. A new entry in that moment would be
- * refused by some of them. Wait for this time if an entry may just have been removed.
+ * Each server of a cluster removes an entry by its own clock. Servers that still have the entry
+ * refuse a new one, and must then copy the state of the leader. Wait for this time if an entry may
+ * just have been removed.
  */
 #define EXPIRY_SPREAD_S 0.25
 
@@ -178,8 +179,8 @@ static weft_value lease_run(void *arg)
 }
 
 /*
- * The hub is being closed. The daemon knows the last revision, unless it waits for a reply: then the
- * daemon itself releases the name, as long as the hub permits.
+ * The hub is being closed. The daemon knows the last revision, unless it waits for a reply: then
+ * the daemon itself releases the name, as long as the hub permits.
  */
 static void lease_on_close(weft__hub_watcher *watcher)
 {

@@ -2,9 +2,9 @@
  * Monitors: tell fibers that the owner of a name is gone.
  *
  * All monitors of names that one hub owns share a daemon. The daemon sends requests to that hub: no
- * responders means that the process has ended, or has lost its connection. A process that hangs keeps
- * its connection. Therefore the daemon also reads the entries of the names. The servers do not report
- * that an entry has expired.
+ * responders means that the process has ended, or has lost its connection. A process that hangs
+ * keeps its connection. Therefore the daemon also reads the entries of the names. The servers do
+ * not report that an entry has expired.
  */
 #include "hub/names/names.h"
 

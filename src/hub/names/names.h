@@ -1,9 +1,10 @@
 /*
  * Names with one owner: what a hub knows about them, and their entries on the servers.
  *
- * The key-value bucket "weft_names" has an entry for each owned name. The servers remove an entry that
- * is not renewed for lease_s. The entry says which hub owns the name. Each hub that owns names replies
- * to requests to "weft.node.<hub id>", so that other hubs see whether its process has a connection.
+ * The key-value bucket "weft_names" has an entry for each owned name. The servers remove an entry
+ * that is not renewed for lease_s. The entry says which hub owns the name. Each hub that owns names
+ * replies to requests to "weft.node.<hub id>", so that other hubs see whether its process has a
+ * connection.
  */
 #ifndef WEFT_HUB_NAMES_NAMES_H
 #define WEFT_HUB_NAMES_NAMES_H
@@ -13,7 +14,9 @@
 
 #define WEFT__NODE_ID_BYTES 32 /* of a hub id, with its NUL */
 
-/* The part of a hub for names. Created by the first use, and freed when the last user releases it. */
+/*
+ * The part of a hub for names. Created by the first use, and freed when the last user releases it.
+ */
 typedef struct weft__names {
     weft_hub *hub;
     unsigned holds;           /* of the hub's part, of leases and of owners */

@@ -1,11 +1,11 @@
 /*
  * Placement: weft_hub_run (run.c) and weft_hub_offer (offer.c) in two processes.
  *
- * A run sends its job to "weft.offer.<kind>". One of the hubs that offer the kind starts a child, and
- * replies with the subject of the child. The run sends a ping to this subject once in a while, and
- * the child replies: each side sees that the other one is there. When the child ends, it sends its
- * result to the run until the run confirms it. All messages of a run and its child are at most once,
- * and are repeated or time out.
+ * A run sends its job to "weft.offer.<kind>". One of the hubs that offer the kind starts a child,
+ * and replies with the subject of the child. The run sends a ping to this subject once in a while,
+ * and the child replies: each side sees that the other one is there. When the child ends, it sends
+ * its result to the run until the run confirms it. All messages of a run and its child are at most
+ * once, and are repeated or time out.
  */
 #ifndef WEFT_HUB_NAMES_PLACE_H
 #define WEFT_HUB_NAMES_PLACE_H

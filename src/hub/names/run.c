@@ -238,8 +238,8 @@ static weft_value run_child(remote_run *r)
 }
 
 /*
- * The token is a revision of a key: it grows with each run. Programs cannot use the key, because its
- * name is reserved.
+ * The token is a revision of a key: it grows with each run. Programs cannot use the key, because
+ * its name is reserved.
  */
 static int run_take_token(remote_run *r)
 {

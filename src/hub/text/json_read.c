@@ -134,23 +134,31 @@ static size_t decode_character(const char *p, const char *end, uint32_t *charact
     return (unsigned char)*p < ' ' ? 0 : weft__utf8_decode(utf8, character);
 }
 
+/* Return whether a byte of a string is a whole character. Bytes of UTF-8 are negative. */
+static bool is_plain(char c)
+{
+    return (signed char)c >= ' ' && c != '"' && c != '\\';
+}
+
 /* Read a string with its quotes. Store the text between the quotes. */
 static bool take_string(json_parser *s, weft__slice *text)
 {
     if (!take(s, '"'))
         return false;
-    const char *first = s->p;
-    while (s->p < s->end && *s->p != '"') {
+    const char *p = s->p, *end = s->end;
+    for (;;) {
+        while (p < end && is_plain(*p))
+            p++;
+        if (p == end || *p == '"')
+            break;
         uint32_t character;
-        bool is_plain = *s->p >= ' ' && *s->p != '\\'; /* char may be signed: UTF-8 is not plain */
-        size_t bytes = is_plain && (unsigned char)*s->p < 0x80
-                           ? 1
-                           : decode_character(s->p, s->end, &character);
+        size_t bytes = decode_character(p, end, &character);
         if (bytes == 0)
             return false;
-        s->p += bytes;
+        p += bytes;
     }
-    *text = (weft__slice){first, (size_t)(s->p - first)};
+    *text = (weft__slice){s->p, (size_t)(p - s->p)};
+    s->p = p;
     return take(s, '"');
 }
 
@@ -180,27 +188,31 @@ static int node_add(weft__json_doc *doc, weft__json_node node)
 static bool take_value(json_parser *s, weft__json_node *node)
 {
     const char *first = s->p;
-    if (s->p < s->end && *s->p == '"') {
+    switch (first < s->end ? *first : '\0') {
+    case '"':
         node->kind = WEFT__JSON_STRING;
         return take_string(s, &node->text);
-    }
-    if (take(s, '{')) {
+    case '{':
         node->kind = WEFT__JSON_OBJECT;
-    } else if (take(s, '[')) {
+        return take(s, '{');
+    case '[':
         node->kind = WEFT__JSON_ARRAY;
-    } else if (take_text(s, "null")) {
+        return take(s, '[');
+    case 'n':
         node->kind = WEFT__JSON_NULL;
-    } else if (take_text(s, "true")) {
+        return take_text(s, "null");
+    case 't':
         node->kind = WEFT__JSON_TRUE;
-    } else if (take_text(s, "false")) {
+        return take_text(s, "true");
+    case 'f':
         node->kind = WEFT__JSON_FALSE;
-    } else {
+        return take_text(s, "false");
+    default:
         node->kind = WEFT__JSON_NUMBER;
         bool is_number = take_number(s);
         node->text = (weft__slice){first, (size_t)(s->p - first)};
         return is_number;
     }
-    return true;
 }
 
 static weft__json_node *innermost(const json_parser *s)

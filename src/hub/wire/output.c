@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define FIRST_BYTES 256     /* of a buffer for texts */
 #define NUMBER_BYTES_MAX 20 /* digits of UINT64_MAX */
 /* "HMSG", three numbers, the spaces before the fields, two CRLFs. */
 #define FRAME_BYTES_MAX (4 + 3 * NUMBER_BYTES_MAX + 5 + 4)
@@ -112,13 +113,26 @@ int weft__output_sub(weft__buffer *out, weft__slice subject, weft__slice queue, 
 
 int weft__output_unsub(weft__buffer *out, uint64_t sid)
 {
-    return weft__output_printf(out, "UNSUB %llu\r\n", (unsigned long long)sid);
+    int rc = weft__buffer_reserve(out, FRAME_BYTES_MAX);
+    if (rc < 0)
+        return rc;
+    char *end = put_bytes(out->data + out->bytes, "UNSUB", 5);
+    end = put_number_field(end, sid);
+    out->bytes = (size_t)(put_crlf(end) - out->data);
+    return 0;
+}
+
+/* Like weft__buffer_reserve. A new buffer gets room for a few small texts. */
+static inline int output_reserve(weft__buffer *out, size_t bytes)
+{
+    bool is_new = out->capacity == 0;
+    return weft__buffer_reserve(out, is_new && bytes < FIRST_BYTES ? FIRST_BYTES : bytes);
 }
 
 int weft__output_text(weft__buffer *out, const char *text)
 {
     size_t bytes = strlen(text);
-    int rc = weft__buffer_reserve(out, bytes);
+    int rc = output_reserve(out, bytes);
     if (rc < 0)
         return rc;
     put_bytes(out->data + out->bytes, text, bytes);
@@ -128,18 +142,22 @@ int weft__output_text(weft__buffer *out, const char *text)
 
 int weft__output_printf(weft__buffer *out, const char *format, ...)
 {
-    va_list args, again;
-    va_start(args, format);
-    va_copy(again, args);
-    int bytes = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    /* vsnprintf also writes a NUL, which is not part of the output. */
-    int rc = bytes < 0 ? -ENOMEM : weft__buffer_reserve(out, (size_t)bytes + 1);
-    if (rc == 0) {
-        vsnprintf(out->data + out->bytes, (size_t)bytes + 1, format, again);
-        out->bytes += (size_t)bytes;
+    /* Format once if the text fits into the room that is left, otherwise twice. */
+    int rc = output_reserve(out, 1);
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        va_list args;
+        va_start(args, format);
+        size_t room = out->capacity - out->bytes;
+        int bytes = vsnprintf(out->data + out->bytes, room, format, args);
+        va_end(args);
+        if (bytes < 0)
+            return -ENOMEM;
+        if ((size_t)bytes < room) { /* the NUL is not part of the output */
+            out->bytes += (size_t)bytes;
+            return 0;
+        }
+        rc = output_reserve(out, (size_t)bytes + 1);
     }
-    va_end(again);
     return rc;
 }
 
@@ -148,7 +166,7 @@ int weft__output_json_string(weft__buffer *out, const char *text)
     size_t bytes = strlen(text);
     if (bytes > SIZE_MAX / WEFT__JSON_ESCAPE_BYTES_MAX - 2)
         return -ENOMEM;
-    int rc = weft__buffer_reserve(out, bytes * WEFT__JSON_ESCAPE_BYTES_MAX + 2);
+    int rc = output_reserve(out, bytes * WEFT__JSON_ESCAPE_BYTES_MAX + 2);
     if (rc < 0)
         return rc;
     char *end = out->data + out->bytes;

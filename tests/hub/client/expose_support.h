@@ -9,14 +9,12 @@
 /* Expose a shared name. */
 static inline int expose(weft_hub *hub, const char *name, weft_fiber fiber)
 {
-    weft__exposure *e;
-    return weft__expose_begin(hub, name, fiber,
-                              &(weft__expose_options){.queue = WEFT__EXPOSE_GROUP}, &e);
+    return weft_hub_expose(hub, name, fiber, NULL);
 }
 
 static inline void withdraw(weft_hub *hub, const char *name)
 {
-    weft__expose_end(weft__expose_find(hub, name));
+    ck_assert_done(weft_hub_withdraw(hub, name));
 }
 
 /* Receive a message. NULL: the receiver is cancelled. */

@@ -1,6 +1,6 @@
 /*
- * A server that a test plays line by line: the test accepts the connection of a hub, says what a
- * server would say, and expects what a client sends. The hub runs in other fibers.
+ * A server that a test plays line by line. The test accepts the connection of a hub, sends lines of
+ * a server, and expects lines of a client. The hub runs in other fibers.
  */
 #ifndef TESTS_HUB_CLIENT_FAKE_SERVER_H
 #define TESTS_HUB_CLIENT_FAKE_SERVER_H

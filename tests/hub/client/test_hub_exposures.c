@@ -3,17 +3,17 @@
 
 static weft_hub *hub;
 
-static void set_up(void)
+static void open_own_hub(void)
 {
     hub = open_hub();
 }
 
-static void tear_down(void)
+static void close_own_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(set_up, tear_down)
+FIXTURE(open_own_hub, close_own_hub)
 
 /* Wait until the hub has handled everything that it has told others. */
 static void settle(void)
@@ -54,7 +54,9 @@ TEST(a_fiber_of_another_thread_cannot_expose_a_name)
 {
     pthread_t thread = start_thread(offer_fiber, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    ck_assert_int_eq(expose(hub, "a", fiber_of_thread), -EXDEV);
+    weft__exposure *e;
+    ck_assert_int_eq(weft__expose_begin(hub, "a", fiber_of_thread, &(weft__expose_options){0}, &e),
+                     -EXDEV);
     ck_assert_int_eq(weft_tell(fiber_of_thread, 1), 0);
     join_thread(thread);
 }
@@ -99,7 +101,7 @@ static weft_value read_later(void *arg)
 }
 
 /* Spin a reader, and let it set its bound. */
-static weft_fiber spin_reader(reader *r)
+static weft_fiber spin_late_reader(reader *r)
 {
     weft_fiber f = spin_daemon(read_later, r);
     let_run();
@@ -110,7 +112,7 @@ static weft_fiber spin_reader(reader *r)
 TEST(tells_for_a_full_mailbox_are_dropped_and_counted)
 {
     reader r = {.bound = 16};
-    weft_fiber f = spin_reader(&r);
+    weft_fiber f = spin_late_reader(&r);
     for (int i = 0; i < 20000; i++)
         ck_assert_done(weft_hub_tell(hub, "a", &i, sizeof i));
     settle();
@@ -125,7 +127,7 @@ TEST(calls_for_a_full_mailbox_wait)
 {
     reader r = {.bound = 16};
     caller c = {hub, "a"};
-    weft_fiber f[2000], reader_fiber = spin_reader(&r);
+    weft_fiber f[2000], reader_fiber = spin_late_reader(&r);
     for (size_t i = 0; i < COUNT_OF(f); i++)
         f[i] = weft_spin(run_caller, &c);
     settle();
@@ -152,7 +154,7 @@ static void publish_calls(const char *to, int count)
 TEST(too_many_waiting_calls_are_eagain)
 {
     reader r = {.bound = 16};
-    weft_fiber f = spin_reader(&r);
+    weft_fiber f = spin_late_reader(&r);
     publish_calls("a", 16 + 1 + 65536); /* in the mailbox, in the deliverer, waiting */
     settle();
     ck_assert_uint_eq(hub_stats(hub).dropped, 0);
@@ -184,7 +186,7 @@ TEST(withdrawing_a_name_ends_the_waiting_calls)
 {
     reader r = {.bound = 1};
     caller c = {hub, "a"};
-    weft_fiber f[10], reader_fiber = spin_reader(&r);
+    weft_fiber f[10], reader_fiber = spin_late_reader(&r);
     for (size_t i = 0; i < COUNT_OF(f); i++)
         f[i] = weft_spin(run_caller, &c);
     settle();
@@ -201,7 +203,7 @@ TEST(the_end_of_a_fiber_ends_its_exposures_and_calls)
 {
     reader r = {.bound = 2};
     caller c = {hub, "a"};
-    weft_fiber f[10], reader_fiber = spin_reader(&r);
+    weft_fiber f[10], reader_fiber = spin_late_reader(&r);
     ck_assert_done(expose(hub, "b", reader_fiber));
     for (size_t i = 0; i < COUNT_OF(f); i++)
         f[i] = weft_spin(run_caller, &c);

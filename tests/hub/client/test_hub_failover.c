@@ -95,8 +95,8 @@ TEST(a_hub_finds_the_other_servers_of_a_cluster)
 }
 
 /*
- * The other servers do not know that the stopped one has lost its clients. They still send it a part
- * of the messages for names that were exposed through it. A new name is not affected.
+ * The other servers do not know that the stopped one has lost its clients. They still send it a
+ * part of the messages for names that were exposed through it. A new name is not affected.
  */
 TEST(a_server_that_is_stopped_is_left)
 {

@@ -14,7 +14,7 @@ static void end_server(void)
 FIXTURE(NULL, end_server)
 
 /* A hub can be opened, and works. */
-static void assert_accepted(const char *where, const weft_hub_options *options)
+static void assert_login_works(const char *where, const weft_hub_options *options)
 {
     weft_hub *hub = open_hub_at(where, options);
     spin_exposed(hub, "echo", echo_all, NULL);
@@ -22,7 +22,7 @@ static void assert_accepted(const char *where, const weft_hub_options *options)
     close_hub(hub);
 }
 
-static void assert_refused(const char *where, const weft_hub_options *options)
+static void assert_login_refused(const char *where, const weft_hub_options *options)
 {
     ck_assert_ptr_null(weft_hub_open(where, options));
     ck_assert_any_error(-EACCES);
@@ -30,7 +30,7 @@ static void assert_refused(const char *where, const weft_hub_options *options)
 }
 
 /* The URL of the server with a user. */
-static const char *url_of(const char *user)
+static const char *server_url(const char *user)
 {
     return format("nats://%s127.0.0.1:%d", user, server.client.number);
 }
@@ -38,30 +38,31 @@ static const char *url_of(const char *user)
 TEST(a_user_and_a_password_are_accepted)
 {
     nats_server_start(&server, "authorization { user: ada, password: \"a:/b\" }");
-    assert_accepted(url_of("ada:a%3A%2fb@"), NULL);
-    assert_refused(url_of("ada:wrong@"), NULL);
-    assert_refused(url_of(""), NULL);
-    assert_refused(url_of("ada:a%3A%2fb@"), &(weft_hub_options){.credentials = "ada:wrong"});
+    assert_login_works(server_url("ada:a%3A%2fb@"), NULL);
+    assert_login_refused(server_url("ada:wrong@"), NULL);
+    assert_login_refused(server_url(""), NULL);
+    assert_login_refused(server_url("ada:a%3A%2fb@"),
+                         &(weft_hub_options){.credentials = "ada:wrong"});
 }
 
 TEST(credentials_replace_the_user_of_the_url)
 {
     nats_server_start(&server, "authorization { user: ada, password: \"a:b\" }");
-    assert_accepted(url_of("ada:wrong@"), &(weft_hub_options){.credentials = "ada:a:b"});
+    assert_login_works(server_url("ada:wrong@"), &(weft_hub_options){.credentials = "ada:a:b"});
 }
 
 TEST(a_token_is_accepted)
 {
     nats_server_start(&server, "authorization { token: secret }");
-    assert_accepted(url_of(""), &(weft_hub_options){.credentials = "secret"});
-    assert_accepted(url_of("secret@"), NULL);
-    assert_refused(url_of("wrong@"), NULL);
+    assert_login_works(server_url(""), &(weft_hub_options){.credentials = "secret"});
+    assert_login_works(server_url("secret@"), NULL);
+    assert_login_refused(server_url("wrong@"), NULL);
 }
 
 TEST(a_hub_is_opened_by_the_server_that_accepts_the_credentials)
 {
     nats_server_start(&server, "authorization { token: secret }");
-    assert_accepted(format("%s,%s", url_of("wrong@"), url_of("secret@")), NULL);
+    assert_login_works(format("%s,%s", server_url("wrong@"), server_url("secret@")), NULL);
 }
 
 TEST(the_signature_of_an_nkey_is_accepted)
@@ -70,8 +71,8 @@ TEST(the_signature_of_an_nkey_is_accepted)
     if (weft__nkey_open(&key, weft__slice_of(USER_SEED)) == -ENOTSUP)
         return;
     nats_server_start(&server, format("authorization { users: [{nkey: %s}] }", key.public_text));
-    assert_accepted(url_of(""), &(weft_hub_options){.credentials = USER_SEED});
-    assert_refused(url_of(""), NULL);
+    assert_login_works(server_url(""), &(weft_hub_options){.credentials = USER_SEED});
+    assert_login_refused(server_url(""), NULL);
 }
 
 #define ACCOUNT_LIMITS                                                         \
@@ -112,9 +113,9 @@ TEST(the_jwt_of_a_creds_file_is_accepted)
              root_jwt, system.text, system.text, system_jwt, account.text, account_jwt);
     nats_server_start(&server, more);
     const char *path = creds_write("user.creds", user_jwt, USER_SEED);
-    assert_accepted(url_of(""), &(weft_hub_options){.credentials = path});
+    assert_login_works(server_url(""), &(weft_hub_options){.credentials = path});
     path = creds_write("forged.creds", forged_jwt, USER_SEED);
-    assert_refused(url_of(""), &(weft_hub_options){.credentials = path});
+    assert_login_refused(server_url(""), &(weft_hub_options){.credentials = path});
     free(root_jwt);
     free(account_jwt);
     free(system_jwt);
@@ -159,9 +160,9 @@ TEST(a_server_with_a_trusted_certificate_is_used)
     if (!start_tls_server("127.0.0.1,localhost", ""))
         return;
     weft_tls *tls = trust(cert);
-    assert_accepted(url_of(""), &(weft_hub_options){.tls = tls});
-    assert_accepted(format("tls://localhost:%d", server.client.number),
-                    &(weft_hub_options){.tls = tls});
+    assert_login_works(server_url(""), &(weft_hub_options){.tls = tls});
+    assert_login_works(format("tls://localhost:%d", server.client.number),
+                       &(weft_hub_options){.tls = tls});
     weft_tls_free(tls);
 }
 
@@ -169,8 +170,8 @@ TEST(a_server_without_a_trusted_certificate_is_refused)
 {
     if (!start_tls_server("127.0.0.1,localhost", ""))
         return;
-    assert_refused(url_of(""), NULL); /* the INFO demands TLS */
-    assert_refused(format("tls://127.0.0.1:%d", server.client.number), NULL);
+    assert_login_refused(server_url(""), NULL); /* the INFO demands TLS */
+    assert_login_refused(format("tls://127.0.0.1:%d", server.client.number), NULL);
 }
 
 TEST(a_server_with_the_certificate_of_another_host_is_refused)
@@ -178,7 +179,7 @@ TEST(a_server_with_the_certificate_of_another_host_is_refused)
     if (!start_tls_server("other.example", ""))
         return;
     weft_tls *tls = trust(cert);
-    assert_refused(url_of(""), &(weft_hub_options){.tls = tls});
+    assert_login_refused(server_url(""), &(weft_hub_options){.tls = tls});
     weft_tls_free(tls);
 }
 
@@ -196,8 +197,8 @@ TEST(a_server_that_demands_a_client_certificate_gets_it)
     weft_tls *tls = weft_tls_client_new(
         &(weft_tls_options){.ca_pem = cert, .identity = {.cert_pem = cert, .key_pem = key_pem}});
     ck_assert_ptr_nonnull(tls);
-    assert_accepted(url_of(""), &(weft_hub_options){.tls = tls});
-    ck_assert_ptr_null(weft_hub_open(url_of(""), &(weft_hub_options){.tls = bare}));
+    assert_login_works(server_url(""), &(weft_hub_options){.tls = tls});
+    ck_assert_ptr_null(weft_hub_open(server_url(""), &(weft_hub_options){.tls = bare}));
     weft_tls_free(bare);
     weft_tls_free(tls);
 }
@@ -224,7 +225,7 @@ TEST(large_messages_pass_through_tls)
     if (!start_tls_server("127.0.0.1,localhost", ""))
         return;
     weft_tls *tls = trust(cert);
-    weft_hub *hub = open_hub_at(url_of(""), &(weft_hub_options){.tls = tls});
+    weft_hub *hub = open_hub_at(server_url(""), &(weft_hub_options){.tls = tls});
     weft_fiber f[8];
     spin_exposed(hub, "echo", echo_all, NULL);
     for (size_t i = 0; i < COUNT_OF(f); i++)
@@ -239,7 +240,7 @@ TEST(a_hub_connects_again_with_tls)
     if (!start_tls_server("127.0.0.1,localhost", ""))
         return;
     weft_tls *tls = trust(cert);
-    weft_hub *hub = open_hub_at(url_of(""), &(weft_hub_options){.tls = tls});
+    weft_hub *hub = open_hub_at(server_url(""), &(weft_hub_options){.tls = tls});
     spin_exposed(hub, "echo", echo_all, NULL);
     nats_server_kill(&server);
     nats_server_restart(&server);
@@ -257,7 +258,7 @@ static weft_hub *open_restricted(const char *permissions)
     nats_server_start(&server, format("authorization { users: [{user: a, password: b, permissions: "
                                       "{ %s }}] }",
                                       permissions));
-    return open_hub_at(url_of("a:b@"), NULL);
+    return open_hub_at(server_url("a:b@"), NULL);
 }
 
 TEST(a_forbidden_call_is_eperm)

@@ -3,17 +3,17 @@
 
 static weft_hub *hub;
 
-static void set_up(void)
+static void open_own_hub(void)
 {
     hub = open_hub();
 }
 
-static void tear_down(void)
+static void close_own_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(set_up, tear_down)
+FIXTURE(open_own_hub, close_own_hub)
 
 TEST(a_call_returns_the_reply)
 {

@@ -3,17 +3,17 @@
 
 static weft_hub *hub;
 
-static void open_own(void)
+static void open_keys_hub(void)
 {
     hub = open_hub();
 }
 
-static void close_own(void)
+static void close_keys_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(open_own, close_own)
+FIXTURE(open_keys_hub, close_keys_hub)
 
 static int set_text(weft_hub *h, const char *key, const char *text, uint64_t *revision)
 {

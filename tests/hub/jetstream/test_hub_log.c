@@ -9,12 +9,12 @@ static void open_with_log(void)
     ck_assert_done(weft_hub_log(hub, "log", NULL));
 }
 
-static void close_own(void)
+static void close_log_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(open_with_log, close_own)
+FIXTURE(open_with_log, close_log_hub)
 
 static int append_text(const char *key, const char *text, uint64_t *last)
 {

@@ -3,17 +3,17 @@
 
 static weft_hub *hub;
 
-static void open_own(void)
+static void open_queue_hub(void)
 {
     hub = open_hub();
 }
 
-static void close_own(void)
+static void close_queue_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(open_own, close_own)
+FIXTURE(open_queue_hub, close_queue_hub)
 
 TEST(a_queue_is_found_again_with_equal_options)
 {

@@ -4,17 +4,17 @@
 
 static weft_hub *hub;
 
-static void open_own(void)
+static void open_work_hub(void)
 {
     hub = open_hub();
 }
 
-static void close_own(void)
+static void close_work_hub(void)
 {
     close_hub(hub);
 }
 
-FIXTURE(open_own, close_own)
+FIXTURE(open_work_hub, close_work_hub)
 
 TEST(each_item_is_handled_once_without_faults)
 {

@@ -77,6 +77,17 @@ TEST(operations_are_appended)
     assert_output("PING\r\nPUB a.b 1\r\nx\r\n-ERR 'no 5'\r\n");
 }
 
+TEST(formatted_text_of_any_length_is_appended)
+{
+    size_t sum = 0;
+    for (int length = 0; length < 2000; length += 7) {
+        ck_assert_int_eq(weft__output_printf(&out, "%0*d", length + 1, length), 0);
+        sum += (size_t)length + 1;
+        ck_assert_uint_eq(out.bytes, sum);
+        ck_assert_int_eq(out.data[sum - 1], '0' + length % 10);
+    }
+}
+
 TEST(a_payload_may_have_any_bytes)
 {
     weft__publication p = {.subject = weft__slice_of("a"), .payload = {"\0\r\n\0", 4}};
