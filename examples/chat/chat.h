@@ -9,8 +9,8 @@
  * With --hub, several processes are a cluster and share their rooms. A shared room has an actor in
  * each process, with the members that are connected to the process. One process owns the room: its
  * link writes the messages to a durable log. The links of the other processes follow the owner, and
- * each of them takes the room over when the owner is gone. Couriers deliver the commands of users to
- * the owner. Without --hub, rooms are local, and there is no link, courier or log.
+ * each of them takes the room over when the owner is gone. Couriers deliver the commands of users
+ * to the owner. Without --hub, rooms are local, and there is no link, courier or log.
  */
 #ifndef CHAT_CHAT_H
 #define CHAT_CHAT_H

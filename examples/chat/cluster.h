@@ -3,8 +3,8 @@
  *
  * One process owns a room: it decides the order of the messages, and writes them to the durable log
  * of the room. All processes have a copy of the log in the histories of their rooms. A user reads
- * the copy of the process that it is connected to. If the owner ends, another process takes the room
- * over and continues the log (docs/adr/0078).
+ * the copy of the process that it is connected to. If the owner ends, another process takes the
+ * room over and continues the log (docs/adr/0078).
  *
  * cluster_none.c replaces these functions in a program without libweft-hub.
  */

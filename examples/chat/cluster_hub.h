@@ -14,8 +14,9 @@ void cluster_owner_name(const char *room_name, char out[ADDRESS_BYTES]);
 void cluster_address(const char *room_name, char out[ADDRESS_BYTES]);
 
 /*
- * Append an entry to a key of the log. *number is the last entry of the key that the caller has read,
- * and becomes the number of the new entry. A shield delays the error of a lost lease, which is
+ * Append an entry to a key of the log. *number is the last entry of the key that the caller has
+ * read, and becomes the number of the new entry. A shield delays the error of a lost lease, which
+ * is
  * -ESTALE, too. Returns 0, an error of weft_hub_append, or:
  * -ESTALE if the key has later entries
  * -ETIMEDOUT if the hub does not answer in time; the entry may have been stored
@@ -32,8 +33,8 @@ int cluster_read(const char *key, uint64_t *number, peer_message *out);
 int cluster_tell(const char *to, const peer_message *m);
 
 /*
- * Call a name, and wait for the reply for a limited time. The caller frees reply->text. Returns 0, an
- * error of weft_hub_call, or:
+ * Call a name, and wait for the reply for a limited time. The caller frees reply->text. Returns 0,
+ * an error of weft_hub_call, or:
  * -EBADMSG if the reply is not a message
  * -ETIMEDOUT if there is no reply in time; the call may have taken effect
  */

@@ -1,6 +1,6 @@
 /*
- * The directory: rooms that users have created, as entries of one key of the log. A process that adds
- * a room has read all earlier entries, because its append is fenced.
+ * The directory: rooms that users have created, as entries of one key of the log. A process that
+ * adds a room has read all earlier entries, because its append is fenced.
  */
 #include "cluster.h"
 #include "cluster_hub.h"

@@ -1,7 +1,7 @@
 /*
  * The history of a room: its last messages, numbered from 1. The history belongs to the house, not
- * to the room's fiber. It therefore survives a failure of the room. In a cluster, each process has a
- * copy of what the durable log of the room contains.
+ * to the room's fiber. It therefore survives a failure of the room. In a cluster, each process has
+ * a copy of what the durable log of the room contains.
  */
 #ifndef CHAT_HISTORY_H
 #define CHAT_HISTORY_H
@@ -35,8 +35,9 @@ typedef struct history {
 } history;
 
 /*
- * Return whether a message is a repetition. *out is then the first message, or NULL if it is too old.
- * The ids of a window increase, so a repetition has an id that is not larger than the last one.
+ * Return whether a message is a repetition. *out is then the first message, or NULL if it is too
+ * old. The ids of a window increase, so a repetition has an id that is not larger than the last
+ * one.
  */
 bool history_has(history *h, const char *client, int64_t id, const message **out);
 

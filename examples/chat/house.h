@@ -42,7 +42,8 @@ room *house_found_room(const char *name);
 bool house_is_full(void);
 
 /*
- * Count a failure of a room, and tell all users. If members_are_lost is set, the members join again.
+ * Count a failure of a room, and tell all users. If members_are_lost is set, the members join
+ * again.
  */
 void house_room_failed(room *r, const char *why, bool members_are_lost);
 
@@ -65,8 +66,8 @@ int house_tell(weft_fiber writer, packet *p);
 void house_tell_all(packet *p);
 
 /*
- * Write the member "rooms": for each room its name, topic, last message, people and failures, and in
- * a cluster its owner.
+ * Write the member "rooms": for each room its name, topic, last message, people and failures, and
+ * in a cluster its owner.
  */
 void house_write_rooms(json_writer *w);
 

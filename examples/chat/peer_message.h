@@ -1,6 +1,6 @@
 /*
- * Messages between the processes of a cluster, and entries of its logs. Each is one JSON object. "t"
- * is the kind.
+ * Messages between the processes of a cluster, and entries of its logs. Each is one JSON object.
+ * "t" is the kind.
  *
  * To the owner of a room:
  *   sync    a call, from each process, every second and when its people change
@@ -41,16 +41,17 @@ typedef struct peer_message {
     char address[ADDRESS_BYTES]; /* SYNC: where the process gets messages about the room */
     char process[NAME_BYTES];    /* STATE, OWNER: the name of the owner */
     char room[ROOM_BYTES];       /* ROOM */
-    char from[NAME_BYTES];       /* SAY, TYPING, FAIL, ENTRY: the name of the user */
-    char client[CLIENT_BYTES];   /* SAY, ENTRY */
-    int64_t id;                  /* SAY, ENTRY */
+    char from[NAME_BYTES];       /* the user of TYPING, FAIL, SAY and ENTRY */
+    char client[CLIENT_BYTES];   /* ENTRY, SAY */
+    int64_t id;                  /* ENTRY, SAY */
     int64_t seq;                 /* ENTRY; STATE: of the last message of the room */
     int64_t number;              /* ENTRY: in the log */
     int64_t at_ms;               /* ENTRY */
     int64_t failures;            /* STATE */
     bool is_on;                  /* TYPING */
     bool is_new;                 /* STORED: the message is not a repetition */
-    char *text; /* SAY, ENTRY: the message; SYNC, STATE: names, one per line; FAILED: the reason */
+    /* Of SAY and ENTRY: the message. SYNC, STATE: names, one per line. FAILED: the reason. */
+    char *text;
 } peer_message;
 
 /* Write a message. */

@@ -60,7 +60,7 @@ struct room_event {
     room_event_kind kind;
     member who;
     uint64_t since;    /* JOIN: the last message that the member has */
-    int64_t id;        /* SAY, STORED */
+    int64_t id;        /* STORED, SAY */
     bool is_on;        /* TYPING */
     bool is_new;       /* STORED: the message is not a repetition */
     double received_s; /* SAY */

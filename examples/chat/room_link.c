@@ -1,7 +1,7 @@
 /*
  * The link of a shared room to other processes: the fiber that owns the room, or follows the owner
- * until the owner is gone. Each process tries to take over a room without an owner. The hub gives the
- * room to one of them, when the lease of the earlier owner has ended.
+ * until the owner is gone. Each process tries to take over a room without an owner. The hub gives
+ * the room to one of them, when the lease of the earlier owner has ended.
  */
 #include "cluster.h"
 #include "house.h"
@@ -33,8 +33,8 @@ static weft_value wait_for_message(double until_s)
 }
 
 /*
- * Own the room. Returns -ESTALE if this process does not own the room any more, or another error. The
- * name then becomes free with this fiber.
+ * Own the room. Returns -ESTALE if this process does not own the room any more, or another error.
+ * The name then becomes free with this fiber.
  */
 static int own_room(room *r)
 {

@@ -1,12 +1,12 @@
 /*
  * The owner of a shared room: decides the order of the messages.
  *
- * An append to the log names the last entry that the owner has read. If another process has appended
- * since, the append fails with -ESTALE, and this process stops being the owner. A message is
- * therefore checked against all earlier messages before it is stored, whoever stored them.
+ * An append to the log names the last entry that the owner has read. If another process has
+ * appended since, the append fails with -ESTALE, and this process stops being the owner. A message
+ * is therefore checked against all earlier messages before it is stored, whoever stored them.
  *
- * A new owner first appends an entry of its own. After that entry, an append of an earlier owner that
- * does not know yet that it has lost the room fails.
+ * A new owner first appends an entry of its own. After that entry, an append of an earlier owner
+ * that does not know yet that it has lost the room fails.
  */
 #ifndef CHAT_ROOM_OWNER_H
 #define CHAT_ROOM_OWNER_H

@@ -1,8 +1,8 @@
 /*
  * A shared room: what this process has of a room that all processes of the cluster share.
  *
- * Three fibers serve the room in each process. The actor (room.c) handles joins and leaves, and tells
- * the members. The courier (courier.c) delivers the commands of users to the owner. The link
+ * Three fibers serve the room in each process. The actor (room.c) handles joins and leaves, and
+ * tells the members. The courier (courier.c) delivers the commands of users to the owner. The link
  * (room_link.c) owns the room or follows the owner, and stores new messages in the history.
  */
 #ifndef CHAT_SHARED_ROOM_H

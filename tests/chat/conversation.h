@@ -30,7 +30,7 @@ static inline int confirmed_by_all(void)
 }
 
 /* Let all visitors talk. In the middle of the conversation, do something to the owner. */
-static inline void talk(void (*disturb)(int owner))
+static inline void converse(void (*disturb)(int owner))
 {
     int rc;
     WEFT_GROUP(fibers, rc) {

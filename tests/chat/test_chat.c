@@ -1,6 +1,6 @@
 /*
- * The chat of examples/chat, over WebSocket connections of real clients. If CHAT_IS_SHARED is set, the
- * rooms are shared rooms of a cluster of one process.
+ * The chat of examples/chat, over WebSocket connections of real clients. If CHAT_IS_SHARED is set,
+ * the rooms are shared rooms of a cluster of one process.
  */
 #include "hub/hub_support.h"
 

@@ -14,7 +14,7 @@ static void leave_alone(int owner)
 TEST_WITHIN(60, all_processes_show_the_same_conversation)
 {
     start_processes(3);
-    talk(leave_alone);
+    converse(leave_alone);
     for (int i = 0; i < VISITORS; i++)
         ck_assert_int_eq(visitors[i].connections, 1);
 }
@@ -31,7 +31,7 @@ TEST_WITHIN(90, a_killed_owner_loses_and_repeats_no_message)
 {
     start_processes(3);
     const int first[] = {0, 1, 2, 1}; /* the processes of the visitors */
-    talk(kill_owner);
+    converse(kill_owner);
     ck_assert_int_ne(await_owner("lobby"), gone);
     for (int i = 0; i < VISITORS; i++) /* visitors of other processes stay connected */
         ck_assert_int_eq(visitors[i].connections, first[i] == gone ? 2 : 1);
@@ -47,7 +47,7 @@ TEST_WITHIN(90, a_process_that_ends_gives_its_rooms_away)
 {
     start_processes(2);
     visitors[2].at = 0;
-    talk(end_owner);
+    converse(end_owner);
     ck_assert_int_ne(await_owner("lobby"), gone);
 }
 
@@ -66,7 +66,7 @@ static void suspend_owner(int owner)
 TEST_WITHIN(90, a_suspended_owner_loses_the_room_and_follows)
 {
     start_processes(3);
-    talk(suspend_owner);
+    converse(suspend_owner);
     ck_assert_int_ne(await_owner("lobby"), gone);
 }
 

@@ -4,7 +4,7 @@
 
 static nats_server server;
 
-static void open_server(void)
+static void open_nats_server(void)
 {
     nats_server_start(&server, "");
     snprintf(cluster_of_test.where, sizeof cluster_of_test.where, "%s", server.url);
@@ -17,9 +17,9 @@ static void close_server(void)
     nats_server_end(&server);
 }
 
-FIXTURE(open_server, close_server)
+FIXTURE(open_nats_server, close_server)
 
-static void restart_server(int owner)
+static void reopen_nats_server(int owner)
 {
     nats_server_kill(&server);
     nats_server_restart(&server);
@@ -27,7 +27,7 @@ static void restart_server(int owner)
 
 TEST_WITHIN(90, a_restart_of_the_server_loses_and_repeats_no_message)
 {
-    talk(restart_server);
+    converse(reopen_nats_server);
 }
 
 /* No process can renew its leases. */
@@ -40,5 +40,5 @@ static void stop_server_for_a_lease(int owner)
 
 TEST_WITHIN(90, a_server_that_hangs_for_longer_than_a_lease_loses_and_repeats_no_message)
 {
-    talk(stop_server_for_a_lease);
+    converse(stop_server_for_a_lease);
 }

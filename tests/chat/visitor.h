@@ -39,7 +39,8 @@ static inline void visitor_say(visitor *v, int id)
                            id, v->name, id));
 }
 
-static inline void visitor_text(const json_value *object, const char *name, char *out, size_t capacity)
+static inline void visitor_text(const json_value *object, const char *name, char *out,
+                                size_t capacity)
 {
     ck_assert_int_ge(json_decode(json_member(object, name), out, capacity), 0);
 }
@@ -132,10 +133,10 @@ static inline void visitor_hears_once(visitor *v)
     visitor_connect(v);
 }
 
-/* Visit until all messages of this visitor are confirmed, and the room has so many messages. */
-static inline void visitor_stay(visitor *v, int messages)
+/* Visit until all messages of this visitor are confirmed, and the room has n messages. */
+static inline void visitor_stay(visitor *v, int n)
 {
-    while (v->confirmed < v->goal || v->last < messages)
+    while (v->confirmed < v->goal || v->last < n)
         visitor_hears_once(v);
 }
 
