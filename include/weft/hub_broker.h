@@ -2,13 +2,13 @@
  * Brokers: a NATS server inside of a process, for tests, for small programs and for development.
  *
  * weft_hub_open("mem:NAME") creates the broker NAME in the calling thread if the process has none.
- * The broker runs in daemon fibers of that thread, and ends with the thread, or when its last hub is
- * closed. Hubs of other threads can use the broker. To keep it, call weft_hub_broker_get in a thread
- * that lives longer.
+ * The broker runs in daemon fibers of that thread, and ends with the thread, or when its last hub
+ * is closed. Hubs of other threads can use the broker. To keep it, call weft_hub_broker_get in a
+ * thread that lives longer.
  *
- * A broker has the parts of NATS and JetStream that libweft-hub uses: subjects with wildcards, queue
- * groups, headers, work queues, keys and logs. It stores all data in memory. It speaks the protocol of
- * NATS, so that other clients can connect to weft_hub_broker_serve.
+ * A broker has the parts of NATS and JetStream that libweft-hub uses: subjects with wildcards,
+ * queue groups, headers, work queues, keys and logs. It stores all data in memory. It speaks the
+ * protocol of NATS, so that other clients can connect to weft_hub_broker_serve.
  *
  * On the backend sim, a broker and its hubs are deterministic: the same seed gives the same run. A
  * test opens one hub per simulated host, with a name in weft_hub_options, and injects faults by
@@ -54,8 +54,8 @@ WEFT_SWITCHPOINT int weft_hub_broker_serve(weft_hub_broker *broker, int fd);
 /**
  * Break the connections of the hubs with a name. The hubs connect again.
  *
- * If hub_name is NULL, break all connections. The messages in transit are lost. Returns the number of
- * connections, or:
+ * If hub_name is NULL, break all connections. The messages in transit are lost. Returns the number
+ * of connections, or:
  * -EXDEV if the broker belongs to another thread
  */
 WEFT_SWITCHPOINT int weft_hub_broker_cut(weft_hub_broker *broker, const char *hub_name);
@@ -64,7 +64,9 @@ WEFT_SWITCHPOINT int weft_hub_broker_cut(weft_hub_broker *broker, const char *hu
  * Isolate the hubs with a name, or end the isolation.
  *
  * The broker stops to read from and write to an isolated hub, without closing its connection, as in
- * a partition or as if the process were stopped by SIGSTOP. New connections wait too. Returns 0, or:
+ * a partition or as if the process were stopped by SIGSTOP. New connections wait too.
+ *
+ * Returns 0, or:
  * -ENOMEM if memory is exhausted
  * -EXDEV if the broker belongs to another thread
  */

@@ -4,7 +4,7 @@
 
 #include "hub/broker/conn.h"
 #include "hub/broker/faults.h"
-#include "hub/broker/jetstream.h"
+#include "hub/broker/jetstream/jetstream.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -77,7 +77,8 @@ static int64_t timers_run(weft_hub_broker *b)
     int64_t now_ns = weft__broker_now_ns(b);
     int64_t next_ns = weft__jetstream_run_timers(b, now_ns);
     WEFT__LIST_FOR(node, &b->conns) {
-        int64_t ping_ns = weft__conn_ping(CONTAINER_OF(node, weft__conn, node), now_ns);
+        int64_t ping_ns =
+            weft__broker_conn_ping(CONTAINER_OF(node, weft__broker_conn, node), now_ns);
         next_ns = ping_ns < next_ns ? ping_ns : next_ns;
     }
     return next_ns;
@@ -252,11 +253,11 @@ static void table_retire(weft_hub_broker *b)
 }
 
 /* Spin the fiber of a connection in the thread of the broker. Returns 0 or an error. */
-static int conn_spin(weft__conn *conn)
+static int conn_spin(weft__broker_conn *conn)
 {
     weft_hub_broker *b = conn->broker;
     weft_spin_options options = {
-        .name = "broker connection", .is_daemon = true, .drop = weft__conn_drop};
+        .name = "broker connection", .is_daemon = true, .drop = weft__broker_conn_drop};
     if (b->cord != weft_cord_self())
         return weft_cord_spin_with(b->cord, weft__broker_conn_run, conn, &options) != 0
                    ? 0
@@ -265,7 +266,9 @@ static int conn_spin(weft__conn *conn)
     return weft_go_with(weft__broker_conn_run, conn, &options);
 }
 
-/* Connect to a broker that the caller holds for the connection. Returns a descriptor or an error. */
+/*
+ * Connect to a broker that the caller holds for the connection. Returns a descriptor or an error.
+ */
 static int broker_join(weft_hub_broker *b)
 {
     bool is_remote = b->cord != weft_cord_self();
@@ -276,7 +279,7 @@ static int broker_join(weft_hub_broker *b)
     int rc = weft_socketpair(fd);
     if (rc < 0)
         return rc;
-    weft__conn *conn = weft__conn_new(b, fd[0]);
+    weft__broker_conn *conn = weft__broker_conn_new(b, fd[0]);
     if (conn == NULL)
         rc = -ENOMEM;
     else if (is_remote && (rc = weft_fd_release(fd[0])) < 0)

@@ -2,8 +2,8 @@
  * A broker: its life, its time and its random numbers.
  *
  * All fields belong to the thread that created the broker, except for those of the table. A timer
- * fiber of that thread runs as long as the broker: it ends what has expired, delivers again what was
- * not acknowledged, and frees the broker when it has no user.
+ * fiber of that thread runs as long as the broker: it ends what has expired, delivers again what
+ * was not acknowledged, and frees the broker when it has no user.
  */
 #ifndef WEFT_HUB_BROKER_BROKER_H
 #define WEFT_HUB_BROKER_BROKER_H

@@ -19,9 +19,9 @@
 #define OUTPUT_IDLE_BYTES_MAX (256u << 10) /* memory that an idle connection may keep */
 #define END_OUTPUT_S 1.0                   /* for the last output to a client that does not read */
 
-weft__conn *weft__conn_new(weft_hub_broker *b, int fd)
+weft__broker_conn *weft__broker_conn_new(weft_hub_broker *b, int fd)
 {
-    weft__conn *conn = calloc(1, sizeof *conn);
+    weft__broker_conn *conn = calloc(1, sizeof *conn);
     if (conn == NULL)
         return NULL;
     conn->broker = b;
@@ -32,7 +32,7 @@ weft__conn *weft__conn_new(weft_hub_broker *b, int fd)
     return conn;
 }
 
-static void conn_free(weft__conn *conn)
+static void conn_free(weft__broker_conn *conn)
 {
     weft_hub_broker *b = conn->broker;
     weft__buffer_free(&conn->output);
@@ -41,14 +41,14 @@ static void conn_free(weft__conn *conn)
     weft_hub_broker_release(b);
 }
 
-void weft__conn_drop(void *arg)
+void weft__broker_conn_drop(void *arg)
 {
-    weft__conn *conn = arg;
+    weft__broker_conn *conn = arg;
     weft_close(conn->fd);
     conn_free(conn);
 }
 
-void weft__conn_cut(weft__conn *conn)
+void weft__broker_conn_cut(weft__broker_conn *conn)
 {
     if (conn->is_closed)
         return;
@@ -59,15 +59,15 @@ void weft__conn_cut(weft__conn *conn)
 }
 
 /* Call this after each addition to the output, with the result. */
-static void conn_added(weft__conn *conn, int rc)
+static void conn_added(weft__broker_conn *conn, int rc)
 {
     if (rc < 0 || conn->output.bytes + conn->sending_bytes > OUTPUT_BYTES_MAX)
-        weft__conn_cut(conn); /* a slow consumer */
+        weft__broker_conn_cut(conn); /* a slow consumer */
     else
         weft_cond_signal(&conn->changed);
 }
 
-void weft__conn_deliver(weft__conn *conn, const weft__publication *p, uint64_t sid)
+void weft__broker_conn_deliver(weft__broker_conn *conn, const weft__publication *p, uint64_t sid)
 {
     if (conn->is_closed)
         return;
@@ -77,13 +77,13 @@ void weft__conn_deliver(weft__conn *conn, const weft__publication *p, uint64_t s
     conn_added(conn, weft__output_msg(&conn->output, &copy, sid));
 }
 
-void weft__conn_send(weft__conn *conn, const char *text)
+void weft__broker_conn_send(weft__broker_conn *conn, const char *text)
 {
     if (!conn->is_closed)
         conn_added(conn, weft__output_text(&conn->output, text));
 }
 
-int64_t weft__conn_ping(weft__conn *conn, int64_t now_ns)
+int64_t weft__broker_conn_ping(weft__broker_conn *conn, int64_t now_ns)
 {
     if (conn->is_closed)
         return WEFT__BROKER_NEVER;
@@ -91,17 +91,17 @@ int64_t weft__conn_ping(weft__conn *conn, int64_t now_ns)
         return conn->ping_ns;
     conn->ping_ns = now_ns + PING_INTERVAL_NS;
     if (conn->pings++ < PINGS_MAX)
-        weft__conn_send(conn, "PING\r\n");
+        weft__broker_conn_send(conn, "PING\r\n");
     else
-        weft__conn_cut(conn);
+        weft__broker_conn_cut(conn);
     return conn->ping_ns;
 }
 
 /* Wait for output. Returns 0, or an error if the writer must end. */
-static int writer_wait(weft__conn *conn)
+static int writer_wait(weft__broker_conn *conn)
 {
     for (;;) {
-        int rc = weft__conn_pass_gate(conn);
+        int rc = weft__broker_conn_pass_gate(conn);
         if (rc == 0 && conn->output.bytes > 0)
             return 0;
         if (rc == 0)
@@ -112,7 +112,7 @@ static int writer_wait(weft__conn *conn)
 }
 
 /* Send the output, and use its memory again for the output after the next. */
-static int writer_send(weft__conn *conn, weft__buffer *spare)
+static int writer_send(weft__broker_conn *conn, weft__buffer *spare)
 {
     weft__buffer sending = conn->output;
     conn->output = *spare;
@@ -128,13 +128,13 @@ static int writer_send(weft__conn *conn, weft__buffer *spare)
 
 static weft_value conn_write(void *arg)
 {
-    weft__conn *conn = arg;
+    weft__broker_conn *conn = arg;
     weft__buffer spare = {0};
     int rc;
     while ((rc = writer_wait(conn)) == 0 && (rc = writer_send(conn, &spare)) == 0)
         continue;
     if (rc != -ESHUTDOWN)
-        weft__conn_cut(conn);
+        weft__broker_conn_cut(conn);
     weft__buffer_free(&spare);
     return 0;
 }
@@ -143,16 +143,16 @@ static weft_value conn_write(void *arg)
  * Perform the operations of the input. Returns the number of bytes of the operations. *need is the
  * number of bytes after these that the next operation needs.
  */
-static ssize_t input_perform(weft__conn *conn, const char *data, size_t bytes, size_t *need)
+static ssize_t input_perform(weft__broker_conn *conn, const char *data, size_t bytes, size_t *need)
 {
     size_t done = 0;
-    while (done < bytes && !conn->is_closed && !weft__conn_is_held(conn)) {
+    while (done < bytes && !conn->is_closed && !weft__broker_conn_is_held(conn)) {
         weft__op_line op;
         ssize_t n =
             weft__wire_parse(data + done, bytes - done, WEFT__BROKER_PAYLOAD_BYTES_MAX, &op, need);
         if (n == 0)
             return (ssize_t)done;
-        int rc = n < 0 ? (int)n : weft__conn_perform(conn, &op);
+        int rc = n < 0 ? (int)n : weft__broker_conn_perform(conn, &op);
         if (rc < 0)
             return rc;
         done += (size_t)n;
@@ -161,14 +161,14 @@ static ssize_t input_perform(weft__conn *conn, const char *data, size_t bytes, s
     return (ssize_t)done;
 }
 
-static int input_read(weft__conn *conn)
+static int input_read(weft__broker_conn *conn)
 {
     for (size_t need = 1;;) {
         const void *data;
         ssize_t n = weft_stream_peek(&conn->input, need, &data);
         if (n < 0 || (size_t)n < need)
             return n < 0 ? (int)n : 0;
-        int rc = weft__conn_pass_gate(conn);
+        int rc = weft__broker_conn_pass_gate(conn);
         if (rc < 0)
             return rc;
         conn->pings = 0;
@@ -180,15 +180,15 @@ static int input_read(weft__conn *conn)
 }
 
 /* Tell the client why its connection ends. */
-static void conn_refuse(weft__conn *conn, int rc)
+static void conn_refuse(weft__broker_conn *conn, int rc)
 {
     if (rc == -EMSGSIZE)
-        weft__conn_send(conn, "-ERR 'Maximum Payload Violation'\r\n");
+        weft__broker_conn_send(conn, "-ERR 'Maximum Payload Violation'\r\n");
     else if (rc == -EPROTO)
-        weft__conn_send(conn, "-ERR 'Unknown Protocol Operation'\r\n");
+        weft__broker_conn_send(conn, "-ERR 'Unknown Protocol Operation'\r\n");
 }
 
-static void conn_send_info(weft__conn *conn)
+static void conn_send_info(weft__broker_conn *conn)
 {
     weft_hub_broker *b = conn->broker;
     conn_added(conn, weft__output_printf(
@@ -199,7 +199,7 @@ static void conn_send_info(weft__conn *conn)
                          b->id, WEFT__BROKER_PAYLOAD_BYTES_MAX, (unsigned long long)conn->id));
 }
 
-static void conn_enter(weft__conn *conn)
+static void conn_enter(weft__broker_conn *conn)
 {
     weft_hub_broker *b = conn->broker;
     conn->id = ++b->conns_opened;
@@ -212,7 +212,7 @@ static void conn_enter(weft__conn *conn)
 }
 
 /* Let the writer send the last output, and end the writer. */
-static void writer_end(weft__conn *conn, weft_fiber writer)
+static void writer_end(weft__broker_conn *conn, weft_fiber writer)
 {
     conn->is_ending = true;
     weft_cond_broadcast(&conn->changed);
@@ -224,7 +224,7 @@ static void writer_end(weft__conn *conn, weft_fiber writer)
 
 weft_value weft__broker_conn_run(void *arg)
 {
-    weft__conn *conn = arg;
+    weft__broker_conn *conn = arg;
     conn_enter(conn);
     weft_fiber writer = weft_spin_with(
         conn_write, conn, &(weft_spin_options){.name = "broker writer", .is_daemon = true});

@@ -1,9 +1,9 @@
 /*
  * A connection of a client to a broker.
  *
- * The fiber of the connection reads and performs the operations of the client. A second fiber writes
- * the output, all of it at a time. Both are in the thread of the broker. The output is bounded: a
- * client that does not read is disconnected.
+ * The fiber of the connection reads and performs the operations of the client. A second fiber
+ * writes the output, all of it at a time. Both are in the thread of the broker. The output is
+ * bounded: a client that does not read is disconnected.
  */
 #ifndef WEFT_HUB_BROKER_CONN_H
 #define WEFT_HUB_BROKER_CONN_H
@@ -14,7 +14,7 @@
 
 #include <weft/stream.h>
 
-typedef struct weft__conn {
+typedef struct weft__broker_conn {
     weft__list node; /* in conns of the broker, while the fiber of the connection runs */
     weft_hub_broker *broker;
     uint64_t id;
@@ -37,41 +37,41 @@ typedef struct weft__conn {
     bool is_isolated;
     unsigned pings;  /* without a reply or other input */
     int64_t ping_ns; /* the time of the next ping */
-} weft__conn;
+} weft__broker_conn;
 
 /*
  * Create a connection over a descriptor. The caller holds the broker for the connection, runs
- * weft__broker_conn_run in a fiber of the broker's thread, and sets weft__conn_drop. Returns NULL if memory
- * is exhausted; the caller still owns the descriptor and its hold of the broker.
+ * weft__broker_conn_run in a fiber of the broker's thread, and sets weft__broker_conn_drop. Returns
+ * NULL if memory is exhausted; the caller still owns the descriptor and its hold of the broker.
  */
-weft__conn *weft__conn_new(weft_hub_broker *b, int fd);
+weft__broker_conn *weft__broker_conn_new(weft_hub_broker *b, int fd);
 
 /* Serve a connection until it ends. Then close the descriptor and release the broker. A weft_fn. */
 weft_value weft__broker_conn_run(void *arg);
 
 /* Like weft__broker_conn_run, for a fiber that never ran. Any thread may call this function. */
-void weft__conn_drop(void *arg);
+void weft__broker_conn_drop(void *arg);
 
 /* Append a message to the output of a client. If the output is full, disconnect the client. */
-void weft__conn_deliver(weft__conn *conn, const weft__publication *p, uint64_t sid);
+void weft__broker_conn_deliver(weft__broker_conn *conn, const weft__publication *p, uint64_t sid);
 
 /* Append text to the output. */
-void weft__conn_send(weft__conn *conn, const char *text);
+void weft__broker_conn_send(weft__broker_conn *conn, const char *text);
 
 /* Break a connection. Its fiber ends later. */
-void weft__conn_cut(weft__conn *conn);
+void weft__broker_conn_cut(weft__broker_conn *conn);
 
 /* Send a ping if it is time. Return the time of the next ping. */
-int64_t weft__conn_ping(weft__conn *conn, int64_t now_ns);
+int64_t weft__broker_conn_ping(weft__broker_conn *conn, int64_t now_ns);
 
 /*
  * Perform an operation of the client (verbs.c). Returns 0, or:
  * -EPROTO if the connection must be closed
  */
-int weft__conn_perform(weft__conn *conn, const weft__op_line *op);
+int weft__broker_conn_perform(weft__broker_conn *conn, const weft__op_line *op);
 
 /* Wait until the connection is not isolated and the broker not paused (faults.c). */
-int weft__conn_pass_gate(weft__conn *conn);
-bool weft__conn_is_held(const weft__conn *conn);
+int weft__broker_conn_pass_gate(weft__broker_conn *conn);
+bool weft__broker_conn_is_held(const weft__broker_conn *conn);
 
 #endif

@@ -57,19 +57,19 @@ void weft__faults_free(weft_hub_broker *b)
         free(CONTAINER_OF(weft__list_pop(&b->isolated), isolated_name, node));
 }
 
-static bool conn_has_name(const weft__conn *conn, const char *hub_name)
+static bool conn_has_name(const weft__broker_conn *conn, const char *hub_name)
 {
     return conn->name != NULL && strcmp(conn->name, hub_name) == 0;
 }
 
-bool weft__conn_is_held(const weft__conn *conn)
+bool weft__broker_conn_is_held(const weft__broker_conn *conn)
 {
     return conn->is_isolated || conn->broker->is_paused;
 }
 
-int weft__conn_pass_gate(weft__conn *conn)
+int weft__broker_conn_pass_gate(weft__broker_conn *conn)
 {
-    while (!conn->is_closed && weft__conn_is_held(conn)) {
+    while (!conn->is_closed && weft__broker_conn_is_held(conn)) {
         int rc = weft_cond_wait(&conn->broker->gate, NULL);
         if (rc < 0)
             return rc;
@@ -83,10 +83,10 @@ int weft_hub_broker_cut(weft_hub_broker *broker, const char *hub_name)
     if (rc < 0)
         return rc;
     WEFT__LIST_FOR(node, &broker->conns) {
-        weft__conn *conn = CONTAINER_OF(node, weft__conn, node);
+        weft__broker_conn *conn = CONTAINER_OF(node, weft__broker_conn, node);
         if (conn->is_closed || (hub_name != NULL && !conn_has_name(conn, hub_name)))
             continue;
-        weft__conn_cut(conn);
+        weft__broker_conn_cut(conn);
         count++;
     }
     return count;
@@ -104,7 +104,7 @@ int weft_hub_broker_isolate(weft_hub_broker *broker, const char *hub_name, bool 
     if (!is_isolated)
         isolated_remove(broker, hub_name);
     WEFT__LIST_FOR(node, &broker->conns) {
-        weft__conn *conn = CONTAINER_OF(node, weft__conn, node);
+        weft__broker_conn *conn = CONTAINER_OF(node, weft__broker_conn, node);
         if (conn_has_name(conn, hub_name))
             conn->is_isolated = is_isolated;
     }

@@ -1,6 +1,6 @@
 /*
- * A hash table of intrusive nodes. Nodes with equal hashes stay in the order of insertion, so that a
- * run on the backend sim does not depend on addresses. The caller compares keys.
+ * A hash table of intrusive nodes. Nodes with equal hashes stay in the order of insertion, so that
+ * a run on the backend sim does not depend on addresses. The caller compares keys.
  */
 #ifndef WEFT_HUB_BROKER_HASH_H
 #define WEFT_HUB_BROKER_HASH_H

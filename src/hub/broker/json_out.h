@@ -1,7 +1,8 @@
 /*
  * Write JSON to a buffer. Commas are added where they belong.
  *
- * The calls do not return errors. After a failure, further calls do nothing, and has_failed says so.
+ * The calls do not return errors. After a failure, further calls do nothing, and has_failed says
+ * so.
  */
 #ifndef WEFT_HUB_BROKER_JSON_OUT_H
 #define WEFT_HUB_BROKER_JSON_OUT_H

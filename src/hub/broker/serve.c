@@ -16,15 +16,15 @@ typedef struct server {
 static int serve_conn(int fd, void *ctx)
 {
     server *s = ctx;
-    const weft_spin_options options = {.name = "broker connection", .drop = weft__conn_drop};
-    weft__conn *conn = weft__conn_new(s->broker, fd);
+    const weft_spin_options options = {.name = "broker connection", .drop = weft__broker_conn_drop};
+    weft__broker_conn *conn = weft__broker_conn_new(s->broker, fd);
     if (conn == NULL) {
         weft_close(fd);
         return 0;
     }
     weft__broker_hold(s->broker);
     if (weft_group_spin_with(&s->group, weft__broker_conn_run, conn, &options) == 0)
-        weft__conn_drop(conn);
+        weft__broker_conn_drop(conn);
     return 0;
 }
 

@@ -1,9 +1,9 @@
 /*
  * The messages of a stream, by sequence and by subject.
  *
- * The index by sequence is an array of chunks in order. A chunk has the messages of 256 sequences, and
- * exists while it has a message. So a stream of which only few old messages remain needs little memory,
- * and the next message after a sequence is found in logarithmic time.
+ * The index by sequence is an array of chunks in order. A chunk has the messages of 256 sequences,
+ * and exists while it has a message. So a stream of which only few old messages remain needs little
+ * memory, and the next message after a sequence is found in logarithmic time.
  */
 #ifndef WEFT_HUB_BROKER_STORE_H
 #define WEFT_HUB_BROKER_STORE_H

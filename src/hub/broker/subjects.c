@@ -26,7 +26,7 @@ static bool slices_are_equal(weft__slice a, weft__slice b)
     return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
 }
 
-static weft__sub *sub_find(const weft__conn *conn, uint64_t sid)
+static weft__sub *sub_find(const weft__broker_conn *conn, uint64_t sid)
 {
     WEFT__HASH_FOR(node, &conn->subs_by_sid, weft__hash_number(sid))
     {
@@ -37,7 +37,8 @@ static weft__sub *sub_find(const weft__conn *conn, uint64_t sid)
     return NULL;
 }
 
-static weft__sub *sub_new(weft__conn *conn, weft__slice subject, weft__slice queue, uint64_t sid)
+static weft__sub *sub_new(weft__broker_conn *conn, weft__slice subject, weft__slice queue,
+                          uint64_t sid)
 {
     weft__sub *sub = calloc(1, sizeof *sub + subject.bytes + queue.bytes);
     if (sub == NULL)
@@ -64,7 +65,8 @@ static int sub_index(weft__sub *sub)
     return 0;
 }
 
-int weft__subjects_add(weft__conn *conn, weft__slice subject, weft__slice queue, uint64_t sid)
+int weft__subjects_add(weft__broker_conn *conn, weft__slice subject, weft__slice queue,
+                       uint64_t sid)
 {
     if (sub_find(conn, sid) != NULL)
         return 0;
@@ -96,7 +98,7 @@ static void sub_free(weft__sub *sub)
     free(sub);
 }
 
-void weft__subjects_end(weft__conn *conn, uint64_t sid, uint64_t messages_max)
+void weft__subjects_end(weft__broker_conn *conn, uint64_t sid, uint64_t messages_max)
 {
     weft__sub *sub = sub_find(conn, sid);
     if (sub == NULL)
@@ -107,7 +109,7 @@ void weft__subjects_end(weft__conn *conn, uint64_t sid, uint64_t messages_max)
         sub->messages_max = messages_max;
 }
 
-void weft__subjects_end_all(weft__conn *conn)
+void weft__subjects_end_all(weft__broker_conn *conn)
 {
     while (!weft__list_is_empty(&conn->subs))
         sub_free(CONTAINER_OF(conn->subs.next, weft__sub, in_conn));
@@ -115,8 +117,8 @@ void weft__subjects_end_all(weft__conn *conn)
 }
 
 /*
- * Choose one member of a queue group: the n-th member replaces the choice with a probability of 1/n.
- * Returns false if no member of the group was seen before.
+ * Choose one member of a queue group: the n-th member replaces the choice with a probability of
+ * 1/n. Returns false if no member of the group was seen before.
  */
 static bool group_choose(weft_hub_broker *b, weft__sub *sub)
 {
@@ -155,8 +157,8 @@ static void match_add(weft_hub_broker *b, weft__sub *sub)
 }
 
 /* Collect the subscriptions first: a delivery may end its subscription. */
-static void matches_collect(weft_hub_broker *b, weft__slice to, const weft__conn *not_to,
-                            const weft__conn *within)
+static void matches_collect(weft_hub_broker *b, weft__slice to, const weft__broker_conn *not_to,
+                            const weft__broker_conn *within)
 {
     weft__subjects *s = &b->subjects;
     s->match_count = 0;
@@ -179,7 +181,7 @@ static size_t matches_deliver(weft__subjects *s, const weft__publication *p)
 {
     for (size_t i = 0; i < s->match_count; i++) {
         weft__sub *sub = s->matches[i].sub;
-        weft__conn_deliver(sub->conn, p, sub->sid);
+        weft__broker_conn_deliver(sub->conn, p, sub->sid);
         if (++sub->delivered == sub->messages_max)
             sub_free(sub);
     }
@@ -187,13 +189,14 @@ static size_t matches_deliver(weft__subjects *s, const weft__publication *p)
 }
 
 size_t weft__subjects_route(weft_hub_broker *b, weft__slice to, const weft__publication *p,
-                            const weft__conn *not_to)
+                            const weft__broker_conn *not_to)
 {
     matches_collect(b, to, not_to, NULL);
     return matches_deliver(&b->subjects, p);
 }
 
-size_t weft__subjects_route_within(weft__conn *conn, weft__slice to, const weft__publication *p)
+size_t weft__subjects_route_within(weft__broker_conn *conn, weft__slice to,
+                                   const weft__publication *p)
 {
     matches_collect(conn->broker, to, NULL, conn);
     return matches_deliver(&conn->broker->subjects, p);

@@ -1,9 +1,9 @@
 /*
  * Subscriptions, and the routing of messages to them.
  *
- * Subscriptions to subjects without wildcards are in a hash table, those with wildcards in a list. Of
- * the members of a queue group, each message goes to one, chosen at random. As in nats-server, the
- * members of a group may have different patterns.
+ * Subscriptions to subjects without wildcards are in a hash table, those with wildcards in a list.
+ * Of the members of a queue group, each message goes to one, chosen at random. As in nats-server,
+ * the members of a group may have different patterns.
  */
 #ifndef WEFT_HUB_BROKER_SUBJECTS_H
 #define WEFT_HUB_BROKER_SUBJECTS_H
@@ -11,7 +11,7 @@
 #include "hub/broker/hash.h"
 #include "hub/wire/output.h"
 
-struct weft__conn;
+struct weft__broker_conn;
 struct weft_hub_broker;
 
 typedef struct weft__sub {
@@ -19,7 +19,7 @@ typedef struct weft__sub {
     weft__list in_patterns;     /* with wildcards only */
     weft__hash_node by_sid;     /* in subs of the connection */
     weft__list in_conn;
-    struct weft__conn *conn;
+    struct weft__broker_conn *conn;
     uint64_t sid;
     uint64_t delivered;
     uint64_t messages_max;      /* ends the subscription; 0: unlimited */
@@ -28,7 +28,7 @@ typedef struct weft__sub {
     char text[];
 } weft__sub;
 
-/* A subscription that gets the message under way. */
+/* A subscription that gets the current message. */
 typedef struct weft__match {
     weft__sub *sub;
     uint64_t members; /* of the queue group of sub, so far */
@@ -50,24 +50,24 @@ void weft__subjects_free(weft__subjects *s);
  * Returns 0, or:
  * -ENOMEM if memory is exhausted
  */
-int weft__subjects_add(struct weft__conn *conn, weft__slice subject, weft__slice queue,
+int weft__subjects_add(struct weft__broker_conn *conn, weft__slice subject, weft__slice queue,
                        uint64_t sid);
 
 /* End a subscription after a number of messages since its begin. 0: at once. */
-void weft__subjects_end(struct weft__conn *conn, uint64_t sid, uint64_t messages_max);
+void weft__subjects_end(struct weft__broker_conn *conn, uint64_t sid, uint64_t messages_max);
 
 /* End all subscriptions of a connection. */
-void weft__subjects_end_all(struct weft__conn *conn);
+void weft__subjects_end_all(struct weft__broker_conn *conn);
 
 /*
  * Deliver a message to the subscriptions of a subject. The subject of the message itself may be
  * another one. not_to gets no message; NULL: none. Returns the number of deliveries.
  */
 size_t weft__subjects_route(struct weft_hub_broker *b, weft__slice to, const weft__publication *p,
-                            const struct weft__conn *not_to);
+                            const struct weft__broker_conn *not_to);
 
 /* Like weft__subjects_route, to the subscriptions of one connection only. */
-size_t weft__subjects_route_within(struct weft__conn *conn, weft__slice to,
+size_t weft__subjects_route_within(struct weft__broker_conn *conn, weft__slice to,
                                    const weft__publication *p);
 
 #endif

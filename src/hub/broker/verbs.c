@@ -1,23 +1,23 @@
 /* The operations of clients: CONNECT, PUB, SUB, UNSUB, PING and PONG. */
 #include "hub/broker/conn.h"
 #include "hub/broker/faults.h"
-#include "hub/broker/jetstream.h"
+#include "hub/broker/jetstream/jetstream.h"
 #include "hub/text/subject.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 /* Send an error that does not end the connection. */
-static int verb_reject(weft__conn *conn, const char *error)
+static int verb_reject(weft__broker_conn *conn, const char *error)
 {
-    weft__conn_send(conn, error);
+    weft__broker_conn_send(conn, error);
     return 0;
 }
 
-static int verb_accept(weft__conn *conn)
+static int verb_accept(weft__broker_conn *conn)
 {
     if (conn->is_verbose)
-        weft__conn_send(conn, "+OK\r\n");
+        weft__broker_conn_send(conn, "+OK\r\n");
     return 0;
 }
 
@@ -29,7 +29,7 @@ static void read_flag(const weft__json_doc *doc, const char *name, bool *flag)
 }
 
 /* Store the name of a client. Faults select connections by this name. */
-static int read_name(weft__conn *conn, const weft__json_doc *doc)
+static int read_name(weft__broker_conn *conn, const weft__json_doc *doc)
 {
     const weft__json_node *node = weft__json_find(doc, "name");
     if (node == NULL || node->kind != WEFT__JSON_STRING)
@@ -46,7 +46,7 @@ static int read_name(weft__conn *conn, const weft__json_doc *doc)
     return 0;
 }
 
-static int perform_connect(weft__conn *conn, weft__slice args)
+static int perform_connect(weft__broker_conn *conn, weft__slice args)
 {
     weft__json_doc doc = {0};
     int rc = weft__json_parse(&doc, args.data, args.bytes);
@@ -62,14 +62,14 @@ static int perform_connect(weft__conn *conn, weft__slice args)
 }
 
 /* Tell the client that there is nobody who could reply. */
-static void send_no_responders(weft__conn *conn, weft__slice reply)
+static void send_no_responders(weft__broker_conn *conn, weft__slice reply)
 {
     const weft__publication p = {.subject = reply,
                                  .headers = weft__slice_of("NATS/1.0 503\r\n\r\n")};
     weft__subjects_route_within(conn, reply, &p);
 }
 
-static int perform_pub(weft__conn *conn, const weft__op_line *op)
+static int perform_pub(weft__broker_conn *conn, const weft__op_line *op)
 {
     if (!weft__subject_is_valid(op->subject, false))
         return verb_reject(conn, "-ERR 'Invalid Publish Subject'\r\n");
@@ -85,7 +85,7 @@ static int perform_pub(weft__conn *conn, const weft__op_line *op)
     return 0;
 }
 
-static int perform_sub(weft__conn *conn, const weft__op_line *op)
+static int perform_sub(weft__broker_conn *conn, const weft__op_line *op)
 {
     if (!weft__subject_is_valid(op->subject, true))
         return verb_reject(conn, "-ERR 'Invalid Subject'\r\n");
@@ -94,7 +94,7 @@ static int perform_sub(weft__conn *conn, const weft__op_line *op)
     return verb_accept(conn);
 }
 
-int weft__conn_perform(weft__conn *conn, const weft__op_line *op)
+int weft__broker_conn_perform(weft__broker_conn *conn, const weft__op_line *op)
 {
     switch (op->verb) {
     case WEFT__VERB_CONNECT:
@@ -107,7 +107,7 @@ int weft__conn_perform(weft__conn *conn, const weft__op_line *op)
         weft__subjects_end(conn, op->sid, op->messages_max);
         return verb_accept(conn);
     case WEFT__VERB_PING:
-        weft__conn_send(conn, "PONG\r\n");
+        weft__broker_conn_send(conn, "PONG\r\n");
         return 0;
     case WEFT__VERB_PONG:
         return 0;

@@ -1,4 +1,6 @@
-/* Brokers without JetStream: subscriptions, queue groups, requests, errors. Also of real servers. */
+/*
+ * Brokers without JetStream: subscriptions, queue groups, requests, errors. Also of real servers.
+ */
 #include "hub/broker/raw_client.h"
 
 static raw_client a, b;

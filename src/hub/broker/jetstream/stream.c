@@ -1,8 +1,8 @@
 /* Streams: creation, limits of age and number, deletion. See stream.h. */
-#include "hub/broker/stream.h"
+#include "hub/broker/jetstream/stream.h"
 
-#include "hub/broker/consumer.h"
-#include "hub/broker/message_id.h"
+#include "hub/broker/jetstream/consumer.h"
+#include "hub/broker/jetstream/message_id.h"
 #include "hub/text/subject.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * A table describes the fields. A field that the JSON does not have is 0, as in nats-server, and 0
  * stands for the default of the field.
  */
-#ifndef WEFT_HUB_BROKER_CONFIG_H
-#define WEFT_HUB_BROKER_CONFIG_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_CONFIG_H
+#define WEFT_HUB_BROKER_JETSTREAM_CONFIG_H
 
 #include "hub/broker/json_out.h"
 #include "hub/text/json_read.h"

@@ -1,8 +1,8 @@
 /* Pending messages: those that were delivered and not acknowledged. */
-#ifndef WEFT_HUB_BROKER_PENDING_H
-#define WEFT_HUB_BROKER_PENDING_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_PENDING_H
+#define WEFT_HUB_BROKER_JETSTREAM_PENDING_H
 
-#include "hub/broker/consumer.h"
+#include "hub/broker/jetstream/consumer.h"
 
 /* "$JS.ACK", two names, five numbers, and the dots. */
 #define WEFT__ACK_SUBJECT_BYTES (8 + 2 * (WEFT__CONFIG_NAME_BYTES_MAX + 1) + 5 * 21)

@@ -1,7 +1,7 @@
 /* Requests to streams. See api.h. */
-#include "hub/broker/api.h"
+#include "hub/broker/jetstream/api.h"
 
-#include "hub/broker/direct_get.h"
+#include "hub/broker/jetstream/direct_get.h"
 
 weft__api_error weft__api_account_info(weft__api_call *call)
 {
@@ -24,7 +24,9 @@ static void state_write(const weft__stream *stream, weft__json_out *out)
 {
     const weft__store *store = &stream->store;
     const weft__message *first = weft__store_from(store, 0);
-    /* As in nats-server, the first sequence of an empty stream is the next one, or 0 at the begin. */
+    /*
+     * As in nats-server, the first sequence of an empty stream is the next one, or 0 at the begin.
+     */
     uint64_t first_seq = first != NULL ? first->seq : store->last_seq > 0 ? store->last_seq + 1 : 0;
     weft__json_out_name(out, "state");
     weft__json_out_begin(out, '{');

@@ -1,8 +1,8 @@
 /* JetStream: the entry points of connections and timers. See jetstream.h. */
-#include "hub/broker/jetstream.h"
+#include "hub/broker/jetstream/jetstream.h"
 
-#include "hub/broker/api.h"
-#include "hub/broker/consumer.h"
+#include "hub/broker/jetstream/api.h"
+#include "hub/broker/jetstream/consumer.h"
 
 #define ACK_PREFIX "$JS.ACK."
 #define API_PREFIX "$JS.API."

@@ -1,8 +1,8 @@
 /* The API of JetStream: the choice of the function, the body and the reply. See api.h. */
-#include "hub/broker/api.h"
+#include "hub/broker/jetstream/api.h"
 
-#include "hub/broker/direct_get.h"
-#include "hub/broker/pull.h"
+#include "hub/broker/jetstream/direct_get.h"
+#include "hub/broker/jetstream/pull.h"
 
 #include <stdio.h>
 

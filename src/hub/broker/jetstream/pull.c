@@ -1,5 +1,5 @@
 /* Pulls: the requests of clients for messages of a consumer. See pull.h. */
-#include "hub/broker/pull.h"
+#include "hub/broker/jetstream/pull.h"
 
 #include <inttypes.h>
 #include <stdio.h>

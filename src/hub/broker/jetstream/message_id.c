@@ -1,5 +1,5 @@
 /* The ids of the last messages of a stream. See message_id.h. */
-#include "hub/broker/message_id.h"
+#include "hub/broker/jetstream/message_id.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Errors of the API of JetStream, with the numbers and texts of nats-server. */
-#ifndef WEFT_HUB_BROKER_API_ERROR_H
-#define WEFT_HUB_BROKER_API_ERROR_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_API_ERROR_H
+#define WEFT_HUB_BROKER_JETSTREAM_API_ERROR_H
 
 #include "hub/broker/json_out.h"
 
@@ -53,7 +53,9 @@ typedef enum weft__api_error {
 } weft__api_error;
 #undef WEFT__API_ERROR_ENUM
 
-/* Write the member "error". If number is not NULL, the description ends with ": " and the number. */
+/*
+ * Write the member "error". If number is not NULL, the description ends with ": " and the number.
+ */
 void weft__api_error_write(weft__api_error error, const uint64_t *number, weft__json_out *out);
 
 /* Return the error for a negative errno: WEFT__API_BAD_JSON or WEFT__API_NO_MEMORY. */

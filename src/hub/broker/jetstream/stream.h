@@ -1,15 +1,15 @@
 /*
  * Streams: what a broker stores, and for how long.
  *
- * A stream stores the messages whose subjects match its own. Limits remove old messages or reject new
- * ones. In a work queue, an acknowledgement removes the message.
+ * A stream stores the messages whose subjects match its own. Limits remove old messages or reject
+ * new ones. In a work queue, an acknowledgement removes the message.
  */
-#ifndef WEFT_HUB_BROKER_STREAM_H
-#define WEFT_HUB_BROKER_STREAM_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_STREAM_H
+#define WEFT_HUB_BROKER_JETSTREAM_STREAM_H
 
-#include "hub/broker/api_error.h"
 #include "hub/broker/broker.h"
-#include "hub/broker/config.h"
+#include "hub/broker/jetstream/api_error.h"
+#include "hub/broker/jetstream/config.h"
 #include "hub/broker/store.h"
 
 typedef struct weft__stream {
@@ -46,8 +46,8 @@ void weft__stream_publish(weft__stream *stream, const weft__publication *p);
 void weft__stream_remove(weft__stream *stream, weft__message *m);
 
 /*
- * Remove the messages that match a pattern and whose sequence is less than before_seq, except for the
- * last keep of them. An empty pattern matches all. Returns the number of removed messages.
+ * Remove the messages that match a pattern and whose sequence is less than before_seq, except for
+ * the last keep of them. An empty pattern matches all. Returns the number of removed messages.
  */
 uint64_t weft__stream_purge(weft__stream *stream, weft__slice pattern, uint64_t before_seq,
                             uint64_t keep);

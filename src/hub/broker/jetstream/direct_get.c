@@ -1,5 +1,5 @@
 /* Selection of single messages, and direct gets. See direct_get.h. */
-#include "hub/broker/direct_get.h"
+#include "hub/broker/jetstream/direct_get.h"
 
 #include "hub/text/subject.h"
 

@@ -1,5 +1,5 @@
 /* Configurations of streams and consumers. See config.h. */
-#include "hub/broker/config.h"
+#include "hub/broker/jetstream/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

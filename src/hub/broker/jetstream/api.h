@@ -3,10 +3,10 @@
  *
  * A function handles one kind of request. It writes the members of the reply, or returns an error.
  */
-#ifndef WEFT_HUB_BROKER_API_H
-#define WEFT_HUB_BROKER_API_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_API_H
+#define WEFT_HUB_BROKER_JETSTREAM_API_H
 
-#include "hub/broker/consumer.h"
+#include "hub/broker/jetstream/consumer.h"
 
 /* A request. The slices point to the message of the client. */
 typedef struct weft__api_call {

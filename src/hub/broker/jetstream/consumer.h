@@ -6,10 +6,10 @@
  * message waits for its acknowledgement, ordered by the time at which that is late, or is due for
  * another delivery.
  */
-#ifndef WEFT_HUB_BROKER_CONSUMER_H
-#define WEFT_HUB_BROKER_CONSUMER_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_CONSUMER_H
+#define WEFT_HUB_BROKER_JETSTREAM_CONSUMER_H
 
-#include "hub/broker/stream.h"
+#include "hub/broker/jetstream/stream.h"
 
 /* A message that was delivered and not acknowledged. */
 typedef struct weft__pending {

@@ -1,8 +1,8 @@
 /* Pulls: the requests of clients for messages of a consumer. */
-#ifndef WEFT_HUB_BROKER_PULL_H
-#define WEFT_HUB_BROKER_PULL_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_PULL_H
+#define WEFT_HUB_BROKER_JETSTREAM_PULL_H
 
-#include "hub/broker/consumer.h"
+#include "hub/broker/jetstream/consumer.h"
 
 typedef struct weft__pull {
     weft__list node; /* in pulls of the consumer */
@@ -21,7 +21,9 @@ static inline weft__slice weft__pull_reply(const weft__pull *pull)
     return (weft__slice){pull->reply, pull->reply_bytes};
 }
 
-/* Add a pull. The body is empty, a number, or JSON. A body that is not valid gets the status 400. */
+/*
+ * Add a pull. The body is empty, a number, or JSON. A body that is not valid gets the status 400.
+ */
 void weft__pull_add(weft__consumer *c, weft__slice body, weft__slice reply);
 
 void weft__pull_free(weft__consumer *c, weft__pull *pull);

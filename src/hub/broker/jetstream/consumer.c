@@ -1,8 +1,8 @@
 /* Consumers: creation, deletion, and which messages are new. See consumer.h. */
-#include "hub/broker/consumer.h"
+#include "hub/broker/jetstream/consumer.h"
 
-#include "hub/broker/pending.h"
-#include "hub/broker/pull.h"
+#include "hub/broker/jetstream/pending.h"
+#include "hub/broker/jetstream/pull.h"
 #include "hub/text/subject.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* Errors of the API of JetStream. See api_error.h. */
-#include "hub/broker/api_error.h"
+#include "hub/broker/jetstream/api_error.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* The ids of the last messages of a stream (header Nats-Msg-Id), by which it notices duplicates. */
-#ifndef WEFT_HUB_BROKER_MESSAGE_ID_H
-#define WEFT_HUB_BROKER_MESSAGE_ID_H
+#ifndef WEFT_HUB_BROKER_JETSTREAM_MESSAGE_ID_H
+#define WEFT_HUB_BROKER_JETSTREAM_MESSAGE_ID_H
 
-#include "hub/broker/stream.h"
+#include "hub/broker/jetstream/stream.h"
 
 typedef struct weft__message_id {
     weft__hash_node node;
@@ -20,8 +20,8 @@ const weft__message_id *weft__message_id_find(weft__stream *stream, weft__slice 
 const weft__message_id *weft__message_id_last(const weft__stream *stream);
 
 /*
- * Remember an id for the next message. If the message is not stored, forget the id again. Returns NULL
- * if memory is exhausted.
+ * Remember an id for the next message. If the message is not stored, forget the id again. Returns
+ * NULL if memory is exhausted.
  */
 weft__message_id *weft__message_id_add(weft__stream *stream, weft__slice id);
 void weft__message_id_forget(weft__stream *stream, weft__message_id *id);

@@ -1,5 +1,5 @@
 /* Requests to consumers. See api.h. */
-#include "hub/broker/api.h"
+#include "hub/broker/jetstream/api.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* Pending messages and their acknowledgements. See pending.h. */
-#include "hub/broker/pending.h"
+#include "hub/broker/jetstream/pending.h"
 
-#include "hub/broker/pull.h"
+#include "hub/broker/jetstream/pull.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Publishing into a stream: conditions, limits, storage and the reply. */
-#include "hub/broker/consumer.h"
-#include "hub/broker/message_id.h"
+#include "hub/broker/jetstream/consumer.h"
+#include "hub/broker/jetstream/message_id.h"
 #include "hub/text/header.h"
 
 /* What a publication has led to, for the reply. */
