@@ -34,22 +34,25 @@ static weft_value wait_for_message(double until_s)
 
 /*
  * Own the room. Returns -ESTALE if this process does not own the room any more, or another error.
- * The name then becomes free with this fiber.
+ * After another error, the name becomes free with this fiber.
  */
 static int own_room(room *r)
 {
     room_owner o = {.room = r};
+    double sweep_s = weft_now() + SYNC_S;
     int rc = owner_begin(&o);
     while (rc == 0) {
-        weft_value next = wait_for_message(weft_now() + SYNC_S);
-        if (weft_is_error(next))
+        weft_value next = wait_for_message(sweep_s);
+        if (weft_is_error(next)) {
             rc = (int)next;
-        else if (next == 0)
+        } else if (next == 0) {
             rc = owner_forget_silent(&o);
-        else if (next == LINK_PEOPLE_CHANGED)
+            sweep_s = weft_now() + SYNC_S;
+        } else if (next == LINK_PEOPLE_CHANGED) {
             rc = owner_tell_state(&o);
-        else if (next != LINK_OWNER_GONE)
+        } else if (next != LINK_OWNER_GONE) {
             rc = owner_handle(&o, (weft_hub_msg *)next);
+        }
     }
     owner_end(&o);
     r->owner[0] = '\0';

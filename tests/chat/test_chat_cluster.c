@@ -117,6 +117,25 @@ TEST_WITHIN(60, a_failure_of_a_room_is_told_in_all_processes)
     visitor_leave(ben);
 }
 
+TEST_WITHIN(60, people_of_a_killed_process_leave)
+{
+    visitor *ada = &visitors[0], *ben = &visitors[1], *cyd = &visitors[2];
+    start_process(0);
+    while (owner_seen_by(0, "lobby") != 0)
+        weft_sleep(POLL_S);
+    start_process(1);
+    start_process(2);
+    visit_process(ada, 0, 1, 1);
+    visit_process(ben, 1, 1, 2);
+    visit_process(cyd, 2, 1, 3);
+    await_text(ada, "\"Cyd\"");
+    end_process(1, SIGKILL);
+    visitor_leave(ben);
+    await_text(ada, "\"people\":[\"Ada\",\"Cyd\"]");
+    visitor_leave(ada);
+    visitor_leave(cyd);
+}
+
 TEST_WITHIN(60, people_and_new_rooms_are_seen_in_all_processes)
 {
     visitor *ada = &visitors[0], *ben = &visitors[1];
