@@ -1,5 +1,5 @@
 /* Publishing into a stream: conditions, limits, storage and the reply. */
-#include "hub/broker/jetstream/consumer.h"
+#include "hub/broker/jetstream/api.h"
 #include "hub/broker/jetstream/message_id.h"
 #include "hub/text/header.h"
 
@@ -28,13 +28,11 @@ static void outcome_write(const weft__stream *stream, const outcome *o, weft__js
 
 static void publish_reply(const weft__stream *stream, weft__slice reply, const outcome *o)
 {
-    if (reply.bytes == 0 || stream->config.values[WEFT__STREAM_NO_ACK])
+    if (stream->config.values[WEFT__STREAM_NO_ACK])
         return;
     weft__json_out out = {0};
     outcome_write(stream, o, &out);
-    const weft__publication p = {.subject = reply, .payload = weft__json_out_slice(&out)};
-    if (!out.has_failed)
-        weft__subjects_route(stream->broker, reply, &p, NULL);
+    weft__api_reply(stream->broker, reply, &out);
     weft__buffer_free(&out.buffer);
 }
 
