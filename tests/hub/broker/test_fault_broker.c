@@ -17,7 +17,8 @@ typedef struct step {
 
 static const step steps[] = {
     {"", "INFO {"},
-    {"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"name\":\"x\"}\r\nPING\r\n",
+    {"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"name\":\"x\"}\r\n"
+     "PING\r\n",
      "PONG"},
     {"SUB r 1\r\nSUB s.* 2\r\nSUB s.a g 3\r\nPING\r\n", "PONG"},
     {"HPUB s.a 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\nPING\r\n", "PONG"},
@@ -38,7 +39,9 @@ static const step steps[] = {
     {PUB("$JS.API.STREAM.DELETE.W", "0", ""), "success"},
 };
 
-/* Read until the input contains a text. Returns false after an error, or at the end of the input. */
+/*
+ * Read until the input contains a text. Returns false after an error, or at the end of the input.
+ */
 static bool read_until(int fd, const char *expected)
 {
     char input[8192] = "";
