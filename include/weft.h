@@ -10,7 +10,9 @@
  *   WEFT_INSPECT       the path of a socket for `weft top` and `weft profile` (inspect_socket.h)
  *   WEFT_SEED          a number: the seed for a random order of runnable fibers on sim
  *   WEFT_STACK         the default size of a stack, for example 128K (see weft_spin_options)
+ *   WEFT_STACK_ADVICE  1: print the deepest use of stacks at exit (see weft_stack_advice)
  *   WEFT_TRACE         the file for a trace of all fibers, for example trace.%p.json (see trace.h)
+ *   WEFT_WATCHDOG      report fibers that do not switch for this many seconds (see weft_watchdog)
  *
  * See fetch.h for the variables that select proxies. Like the C library, weft_resolve reads
  * LOCALDOMAIN and RES_OPTIONS.

@@ -1,8 +1,8 @@
 /*
  * Debugging: the tree of fibers, counters, CPU time and the watchdog.
  *
- * All functions except weft_cords, weft_stats_of, weft_stats_total and weft_watchdog apply to the
- * calling thread. No function switches.
+ * All functions except weft_cords, weft_dump, weft_stats_of, weft_stats_total and weft_watchdog
+ * apply to the calling thread. No function switches.
  *
  * weft_info and weft_counters may gain fields at their end. See version.h.
  */
@@ -184,11 +184,24 @@ static inline int weft_stats_total(weft_counters *out)
 WEFT_API int weft_cords(weft_cord *cords, size_t n);
 
 /**
- * Write the tree of fibers to a descriptor.
+ * Write the trees of fibers of all threads to a descriptor.
  *
- * The call writes the id, name, state, stack and backtrace of each fiber. For a waiting fiber, the
- * call also writes the reason and the duration of the wait. The call ignores errors of all writes
- * after the first write. Returns 0, or the error of the first write.
+ * Each fiber has a line with its id, name, state, stack, CPU time and switches. For a waiting
+ * fiber, the line also has the reason and the duration of the wait, the descriptor or the object,
+ * and the time until a deadline. The next lines have the function, the call that created the
+ * fiber, and a backtrace. Fibers with the same parent, function, state and backtrace are one
+ * paragraph. The last lines have the use of stacks (see weft_stack_advice).
+ *
+ * Each thread copies its own fibers, within 0.5 s. The dump shows only the running fiber of a
+ * thread that does not switch in this time. The calling thread blocks, and does not switch. A
+ * plain thread does not become a cord.
+ *
+ * If memory is exhausted, the dump shows only the fibers of the calling thread, and its first line
+ * says so. The call ignores errors of all writes after the first write.
+ *
+ * Returns 0, the error of the first write, or:
+ * -ENOMEM if memory is exhausted and the calling thread has no fibers
+ * -ENOTRECOVERABLE in a child of plain fork(2)
  */
 WEFT_API int weft_dump(int fd);
 
@@ -233,8 +246,11 @@ WEFT_API int weft_top(int fd);
  *
  * The watchdog monitors the fibers of all threads. For each stall, the watchdog writes one report
  * to stderr. The report contains the id and the name of the fiber, its thread and a backtrace. A
- * stalled fiber computes, or blocks its thread in a system call. The watchdog does not report a
- * thread without a runnable fiber.
+ * stalled fiber computes, or blocks its thread in a system call, which the report names. The
+ * watchdog does not report a thread without a runnable fiber.
+ *
+ * WEFT_WATCHDOG in the environment is a value for s. weft then turns the watchdog on when the
+ * program first calls weft.
  *
  * If s is 0 or INFINITY, the call turns the watchdog off. There is one watchdog per process. Each
  * call replaces the time of the previous call. The watchdog is off in a child of fork(2) until the

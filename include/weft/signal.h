@@ -23,8 +23,8 @@
  * SIGKILL and SIGSTOP cannot be caught.
  *
  * WEFT_DUMP_SIGNAL in the environment is the number or the name of a signal (10, USR1, SIGUSR1).
- * When this signal arrives, weft writes the fibers of one thread to stderr, as weft_dump does. That
- * thread is the first thread that called weft.
+ * When this signal arrives, a thread of weft writes the fibers of all threads to stderr, as
+ * weft_dump does, even if a fiber computes or blocks its thread.
  */
 #ifndef WEFT_SIGNAL_H
 #define WEFT_SIGNAL_H

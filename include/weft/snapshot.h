@@ -119,8 +119,9 @@ typedef struct weft_symbol {
  * Find the function and the source line of a code address.
  *
  * For a return address, pass the address minus 1. The first call loads libdw of elfutils, if it is
- * installed. Otherwise the result names only functions that the symbol tables of the modules list.
- * The call may read files, and blocks the thread. The library remembers the results.
+ * installed and 128 MiB of memory are available. Otherwise the result names only functions that the
+ * symbol tables of the modules list. The call may read files, and blocks the thread. The library
+ * remembers the results.
  *
  * Returns 0, or:
  * -ENOENT if the address is in no module; *out is then empty

@@ -32,6 +32,18 @@ static inline void weft__text_add_number(weft__text *t, uint64_t number)
     weft__text_add(t, first);
 }
 
+static inline void weft__text_add_hex(weft__text *t, uint64_t number)
+{
+    char digits[17];
+    char *first = digits + sizeof digits - 1;
+    *first = '\0';
+    do {
+        *--first = "0123456789abcdef"[number & 15];
+        number >>= 4;
+    } while (number != 0);
+    weft__text_add(t, first);
+}
+
 static inline void weft__text_write(const weft__text *t, int fd)
 {
     if (write(fd, t->bytes, t->count) < 0)

@@ -52,11 +52,14 @@ static int wait_for_input(void)
     return byte - '0';
 }
 
-/* A main fiber that holds a lock, a waiter for the lock, a sleeper, and two fibers that compute. */
+/*
+ * A main fiber that holds a lock, a waiter for the lock, a waiter for this waiter, a sleeper, and
+ * two fibers that compute.
+ */
 static void open_shop(void)
 {
     weft_mutex_lock(&ledger);
-    spin_named(post_entry, NULL, "posting");
+    spin_named(await_fiber, id_arg(spin_named(post_entry, NULL, "posting")), "audit");
     spin_named(sleep_forever, NULL, "s\xc3\xb6me \x1b[31mred");
     spin_named(price_large, NULL, "large");
     spin_named(price_small, NULL, "small");

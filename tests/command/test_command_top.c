@@ -38,9 +38,10 @@ TEST(once_prints_the_fibers_with_states_reasons_and_the_busiest_first)
     ck_assert_int_eq(WEFT("top", "--once", "-d", "0.3", target_pid), 0);
     ck_assert_str_eq(output.err, "");
     ck_assert_ptr_nonnull(strstr(line_with("posting"), "waiting"));
-    ck_assert_ptr_nonnull(strstr(line_with("posting"), "a mutex"));
+    ck_assert_ptr_nonnull(strstr(line_with("posting"), "a mutex held by #4294967296"));
+    ck_assert_ptr_nonnull(strstr(line_with("audit"), "the end of #4294967297"));
     ck_assert_ptr_nonnull(strstr(line_with(" main "), "read"));
-    ck_assert_output_has("5 fibers  sort cpu");
+    ck_assert_output_has("6 fibers  sort cpu");
     ck_assert(strstr(output.out, "large") < strstr(output.out, "posting"));
     ck_assert(strstr(output.out, "small") < strstr(output.out, "posting"));
     ck_assert_int_eq(WEFT("top", "--once", "-d", "0.1", "-s", "wait", target_pid), 0);

@@ -150,7 +150,7 @@ static void print_reason(screen_text *s, const top_row *r)
     if (r->fd >= 0)
         weft__screen_print(s, " of descriptor %d", r->fd);
     if (r->holder != 0)
-        weft__screen_print(s, " of #%" PRIu64, r->holder);
+        weft__screen_print(s, " #%" PRIu64, r->holder);
     if (r->deadline_s >= 0)
         weft__screen_print(s, ", %.1f s left", r->deadline_s);
 }

@@ -9,6 +9,7 @@
 #include "core/inspect/print.h"
 #include "core/inspect/snapshot.h"
 #include "core/inspect/stack_advice.h"
+#include "core/inspect/symbol.h"
 #include "core/lifetime/tree.h"
 #include "core/sched/sched.h"
 
@@ -146,11 +147,40 @@ int weft_backtrace(weft_fiber fiber, void **out, size_t n)
     return weft__frames_unwind(c, f, out, n < WEFT__FRAMES_MAX ? (int)n : WEFT__FRAMES_MAX);
 }
 
+static void print_own_fiber(weft__report *r, weft__cord *c, weft__fiber *f, int depth)
+{
+    void *frames[FRAMES_SHOWN];
+    weft_snapshot_fiber copy = {
+        .depth = (uint32_t)depth, .frames = frames, .local = "", .peer = ""};
+    weft__fiber_info(c, f, &copy.info);
+    copy.frames_count = (uint32_t)weft__frames_unwind(c, f, frames, FRAMES_SHOWN);
+    weft__print_fiber(r, &copy);
+}
+
+/* Print the fibers of the calling thread, without memory. */
+static int dump_own_fibers(weft__report *r, const char *prefix)
+{
+    weft__cord *c = weft__cord_self;
+    if (c == NULL)
+        return -ENOMEM;
+    weft__cord_update_time(c);
+    int rc = weft__report_print(
+        r, "%smemory is exhausted; only this thread is shown: %u fibers and main (%s)\n", prefix,
+        weft__cord_fibers(c), c->backend->type->name);
+    int depth = 0;
+    for (weft__fiber *f = c->main; f != NULL && rc == 0; f = weft__tree_next(f, &depth))
+        print_own_fiber(r, c, f, depth);
+    weft__symbols_close();
+    return rc;
+}
+
 int weft__dump(weft__report *r, const char *prefix, bool has_cycles)
 {
     weft_snapshot_options options = {.frames_max = FRAMES_SHOWN, .has_addresses = true};
     weft_snapshot *s;
     int rc = weft__snapshot_take_blocking(&options, &s);
+    if (rc == -ENOMEM)
+        return dump_own_fibers(r, prefix);
     if (rc < 0)
         return rc;
     if (has_cycles)

@@ -20,8 +20,11 @@ FOR_POSIX void weft__diag(int level, const char *format, ...) WEFT_PRINTF(2, 3);
  * has_cycles is true, first print the cycles of fibers that wait for each other. Otherwise print
  * the use of stacks at the end. The call does not switch.
  *
+ * If memory is exhausted, print only the fibers of the calling cord, without cycles. The first line
+ * says so.
+ *
  * Returns 0, the error of the first write, or:
- * -ENOMEM if memory is exhausted
+ * -ENOMEM if memory is exhausted and the calling thread is not a cord
  * -ENOTRECOVERABLE in a child of plain fork(2)
  */
 int weft__dump(weft__report *r, const char *prefix, bool has_cycles);

@@ -39,6 +39,14 @@ static bool ends_in(const char *text, const char *end)
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
+const char *weft__wait_joint(const weft_info *i)
+{
+    if (i->waits_for_fiber == 0 || ends_in(i->waits_for, " of") || ends_in(i->waits_for, " from") ||
+        ends_in(i->waits_for, " started"))
+        return "";
+    return i->waits_on != NULL ? " held by" : ", in";
+}
+
 void weft__print_wait(weft__report *r, const weft__groups *g, const weft_snapshot_fiber *f)
 {
     const weft_info *i = &f->info;
@@ -49,11 +57,8 @@ void weft__print_wait(weft__report *r, const weft__groups *g, const weft_snapsho
         weft__report_print(r, " %p", i->waits_on);
     if (i->waits_for_fiber == 0)
         return;
-    bool is_object = ends_in(i->waits_for, " of") || ends_in(i->waits_for, " from") ||
-                     ends_in(i->waits_for, " started");
-    const char *between = is_object ? "" : i->waits_on != NULL ? " held by" : ", in";
     const weft_snapshot_fiber *other = weft__groups_fiber(g, i->waits_for_fiber);
-    weft__report_print(r, "%s #%llu", between, (id_number)i->waits_for_fiber);
+    weft__report_print(r, "%s #%llu", weft__wait_joint(i), (id_number)i->waits_for_fiber);
     if (other != NULL)
         weft__report_print(r, " '%s'", other->info.name);
 }
@@ -159,6 +164,23 @@ void weft__print_origin(weft__report *r, const void *fn, const void *spun_at)
     weft__report_print(r, "\n");
 }
 
+/* Print the function of a fiber, the call that created the fiber, and its frames. */
+static void print_code(weft__report *r, const weft_snapshot_fiber *f)
+{
+    if (f->info.fn != NULL) {
+        weft__report_print(r, "    ");
+        weft__print_origin(r, (const void *)f->info.fn, f->info.spun_at);
+    }
+    weft__print_frames(r, f->frames, f->frames_count);
+}
+
+void weft__print_fiber(weft__report *r, const weft_snapshot_fiber *f)
+{
+    const weft__groups none = {.snapshot = NULL};
+    print_facts(r, &none, f);
+    print_code(r, f);
+}
+
 static void print_group(weft__report *r, const weft__groups *g, size_t first)
 {
     size_t count = 0;
@@ -169,12 +191,7 @@ static void print_group(weft__report *r, const weft__groups *g, size_t first)
     else
         for (size_t at = first; at != WEFT__GROUP_END; at = weft__groups_next(g, at))
             print_facts(r, g, &g->snapshot->fibers[at]);
-    const weft_snapshot_fiber *f = &g->snapshot->fibers[first];
-    if (f->info.fn != NULL) {
-        weft__report_print(r, "    ");
-        weft__print_origin(r, (const void *)f->info.fn, f->info.spun_at);
-    }
-    weft__print_frames(r, f->frames, f->frames_count);
+    print_code(r, &g->snapshot->fibers[first]);
 }
 
 static int print_cord(weft__report *r, const weft_snapshot_cord *c, const char *prefix)

@@ -1,6 +1,4 @@
-/*
- * Snapshots as text: the only printer of fibers, for weft_dump and for reports.
- */
+/* Snapshots as text: the only printer of fibers, for weft_dump and for reports. */
 #ifndef WEFT_CORE_INSPECT_PRINT_H
 #define WEFT_CORE_INSPECT_PRINT_H
 
@@ -16,10 +14,22 @@
 int weft__print_snapshot(weft__report *r, const weft_snapshot *s, const char *prefix);
 
 /*
+ * Print one fiber, which need not be in a snapshot. The call needs no memory: names that cannot be
+ * looked up are printed as an offset in a module.
+ */
+void weft__print_fiber(weft__report *r, const weft_snapshot_fiber *f);
+
+/*
  * Print each cycle of fibers that wait for each other. Print nothing if no cycle is known, or if
  * memory is exhausted.
  */
 void weft__print_cycles(weft__report *r, const weft_snapshot *s);
+
+/*
+ * Return the words between the reason of a wait and the fiber in waits_for_fiber, for example
+ * " held by". Return "" if the reason needs no words, for example "the end of".
+ */
+const char *weft__wait_joint(const weft_info *i);
 
 /* Print the name of a function or of a call site, without a newline. */
 void weft__print_address(weft__report *r, const void *address, bool is_return);

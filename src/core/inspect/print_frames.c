@@ -7,6 +7,8 @@
 
 #include "core/inspect/symbol.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <string.h>
 
 /* At most this many leading frames are omitted. */
@@ -19,12 +21,25 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* Print a code address without memory. */
+static void print_module(weft__report *r, const void *address)
+{
+    Dl_info info;
+    if (dladdr(address, &info) != 0 && info.dli_fname != NULL)
+        weft__report_print(r, "%s(+0x%zx)", info.dli_fname,
+                           (size_t)((const char *)address - (const char *)info.dli_fbase));
+    else
+        weft__report_print(r, "%p", address);
+}
+
 /* Print the name of a code address, for example "main at main.c:12". */
 static void print_symbol(weft__report *r, const void *address)
 {
     weft_symbol s;
-    (void)weft_symbol_find(address, &s);
-    if (s.function[0] != '\0' && s.file[0] != '\0')
+    int rc = weft_symbol_find(address, &s);
+    if (rc == -ENOMEM)
+        print_module(r, address);
+    else if (s.function[0] != '\0' && s.file[0] != '\0')
         weft__report_print(r, "%s at %s:%u", s.function, s.file, s.line);
     else if (s.function[0] != '\0')
         weft__report_print(r, "%s in %s(+0x%zx)", s.function, base_name(s.module),

@@ -11,7 +11,11 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+/* Memory that must be available for a lookup. A lookup in the debug files of libc needs 60 MiB. */
+#define LOOKUP_BYTES ((size_t)128 << 20)
 
 typedef struct Dwfl Dwfl;
 typedef struct Dwfl_Module Dwfl_Module;
@@ -136,9 +140,21 @@ static bool open_modules(uint64_t loads)
     return dw.dwfl != NULL;
 }
 
+/* libdw ends the process if memory is exhausted. So does glibc, for thread-local data of libelf. */
+static bool has_memory(void)
+{
+    void *room =
+        mmap(NULL, LOOKUP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return false;
+    munmap(room, LOOKUP_BYTES);
+    return true;
+}
+
 bool weft__dwfl_find(uintptr_t address, uint64_t loads, weft__symbol_name *out)
 {
-    Dwfl_Module *module = open_modules(loads) ? dw.module_of(dw.dwfl, address) : NULL;
+    bool is_open = has_memory() && open_modules(loads);
+    Dwfl_Module *module = is_open ? dw.module_of(dw.dwfl, address) : NULL;
     if (module == NULL)
         return false;
     *out = (weft__symbol_name){.function = dw.name_of(module, address)};

@@ -2,6 +2,7 @@
 #include "core/inspect_socket/view.h"
 
 #include "base/clock.h"
+#include "core/inspect/print.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -182,7 +183,9 @@ static void reply_row(weft__inspect_reply *r, const view_row *row)
     const char flags[] = {i->is_daemon ? 'd' : 'p', i->is_daemon && i->is_parked ? 'p' : '\0',
                           '\0'};
     weft__inspect_reply_word(r, i->is_daemon || i->is_parked ? flags : "");
-    weft__inspect_reply_word(r, i->waits_for);
+    char reason[160];
+    snprintf(reason, sizeof reason, "%s%s", i->waits_for, weft__wait_joint(i));
+    weft__inspect_reply_word(r, reason);
     weft__inspect_reply_word(r, i->name);
     weft__inspect_reply_word(r, function_name(i->fn));
     weft__inspect_reply_word(r, f->local);

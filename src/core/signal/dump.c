@@ -1,8 +1,16 @@
-/* WEFT_DUMP_SIGNAL: write a list of fibers to stderr when a signal arrives. */
+/*
+ * WEFT_DUMP_SIGNAL: write the fibers of all cords to stderr when a signal arrives.
+ *
+ * A thread of its own writes the dump, so that a dump is possible while all cords compute or block.
+ * The signal handler only posts a semaphore.
+ */
 #include "base/libc.h"
+#include "base/thread.h"
 #include "core/debug/diag.h"
 #include "core/signal/signal.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,10 +31,38 @@ int weft__signal_parse(const char *text)
     return -EINVAL;
 }
 
-static void dump_on_signal(weft__cord *c, const weft__signal_handler *handler, unsigned times)
+static sem_t dump_sem; /* posted by the handler */
+
+static bool request_dump(int sig, const siginfo_t *info)
+{
+    (void)sig, (void)info;
+    sem_post(&dump_sem);
+    return true;
+}
+
+/* request_dump handles all occurrences. */
+static void ignore_signal(weft__cord *c, const weft__signal_handler *handler, unsigned times)
 {
     (void)c, (void)handler, (void)times;
-    weft_dump(STDERR_FILENO);
+}
+
+static void *dump_thread_main(void *arg)
+{
+    pthread_setname_np(pthread_self(), "weft-dump");
+    for (;;) {
+        while (sem_wait(&dump_sem) < 0)
+            continue;
+        weft_dump(STDERR_FILENO);
+    }
+    return arg;
+}
+
+static int dump_install(int sig)
+{
+    weft__signal_handler handler = {.act = ignore_signal, .sig = sig, .in_handler = request_dump};
+    sem_init(&dump_sem, 0, 0);
+    int rc = weft__signal_set_handler(&handler);
+    return rc == 0 ? weft__internal_thread_start_with(dump_thread_main, 0) : rc;
 }
 
 void weft__signal_dump_install(void)
@@ -36,9 +72,11 @@ void weft__signal_dump_install(void)
     if (text == NULL || *text == '\0' || atomic_flag_test_and_set(&is_done))
         return;
     int sig = weft__signal_parse(text);
-    if (sig < 0 ||
-        weft__signal_set_handler(&(weft__signal_handler){.act = dump_on_signal, .sig = sig}) < 0)
+    int rc = sig < 0 ? sig : dump_install(sig);
+    if (rc == -EINVAL)
         weft__diag(LOG_WARNING,
                    "WEFT_DUMP_SIGNAL is ignored, because '%s' is not a signal that can be handled",
                    text);
+    else if (rc < 0)
+        weft__diag(LOG_WARNING, "WEFT_DUMP_SIGNAL is ignored: %s", weft__error_text(rc));
 }

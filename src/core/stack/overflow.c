@@ -3,14 +3,14 @@
  * on to the earlier handler. The finder (core/cord/thread.c) maps a fault to a fiber.
  *
  * The handler can interrupt any code, and the faulting stack is full. Therefore the handler formats
- * into a local buffer and calls write. The handler also calls backtrace_symbols_fd, which is not
- * listed in signal-safety(7). backtrace_symbols_fd looks up a symbol and calls write, without
- * malloc.
+ * into a local buffer and calls write. The names of functions are read from the symbol tables of
+ * ELF files (core/inspect/symbol.h), without malloc and without libdw. The search for the module
+ * takes the lock of the dynamic linker, like backtrace_symbols_fd.
  */
 #include "core/stack/overflow.h"
 
-#include "base/libc.h"
 #include "base/text.h"
+#include "core/inspect/symbol.h"
 #include "core/limits.h"
 
 #include <weft/signal.h>
@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -36,6 +37,31 @@ static struct sigaction bus_before;
 
 static weft__overflow_finder *finder_installed;
 
+/* Add the function and the module of a code address, for example "main in server(+0x1234)". */
+static void add_function(weft__text *t, uintptr_t address)
+{
+    static weft__module module; /* too large for a signal stack that the program has installed */
+    static atomic_flag is_used = ATOMIC_FLAG_INIT;
+    char name[96];
+    if (atomic_flag_test_and_set(&is_used)) {
+        weft__text_add(t, "0x"); /* another thread prints a report */
+        weft__text_add_hex(t, address);
+        return;
+    }
+    if (!weft__module_find(address, &module))
+        module = (weft__module){.base = 0};
+    if (weft__elf_find(&module, address, name, sizeof name)) {
+        weft__text_add(t, name);
+        weft__text_add(t, " in ");
+    }
+    const char *slash = strrchr(module.path, '/');
+    weft__text_add(t, slash != NULL ? slash + 1 : module.path);
+    weft__text_add(t, "(+0x");
+    weft__text_add_hex(t, address - module.base);
+    weft__text_add(t, ")");
+    atomic_flag_clear(&is_used);
+}
+
 static void print_overflow(const weft__overflow_details *details)
 {
     weft__text t = {.count = 0};
@@ -46,10 +72,24 @@ static void print_overflow(const weft__overflow_details *details)
         weft__text_add(&t, details->name);
         weft__text_add(&t, "'");
     }
-    weft__text_add(&t, details->fn != NULL ? ", which runs " : "\n");
+    if (details->fn != NULL) {
+        weft__text_add(&t, ", which runs ");
+        add_function(&t, (uintptr_t)details->fn);
+    }
+    weft__text_add(&t, "\n");
     weft__text_write(&t, STDERR_FILENO);
-    if (details->fn != NULL)
-        backtrace_symbols_fd(&(void *){details->fn}, 1, STDERR_FILENO);
+}
+
+/* Print the function that needed more stack. */
+static void print_place(uintptr_t pc)
+{
+    weft__text t = {.count = 0};
+    if (pc == 0)
+        return;
+    weft__text_add(&t, "weft: the stack was exceeded by ");
+    add_function(&t, pc);
+    weft__text_add(&t, "\n");
+    weft__text_write(&t, STDERR_FILENO);
 }
 
 static void print_advice(const weft__overflow_details *details)
@@ -103,19 +143,21 @@ static void call_previous_handler(int number, siginfo_t *info, void *context,
         handler.sa_handler(number);
 }
 
-/*
- * Return the stack pointer of the interrupted code. Return NULL on machines other than x86-64 and
- * aarch64.
- */
-static const void *interrupted_sp(const ucontext_t *context)
+/* The registers of the interrupted code. Both are 0 on machines other than x86-64 and aarch64. */
+typedef struct fault_place {
+    uintptr_t pc, sp;
+} fault_place;
+
+static fault_place place_of(const ucontext_t *context)
 {
 #if defined(__x86_64__)
-    return (const void *)context->uc_mcontext.gregs[REG_RSP];
+    const greg_t *registers = context->uc_mcontext.gregs;
+    return (fault_place){(uintptr_t)registers[REG_RIP], (uintptr_t)registers[REG_RSP]};
 #elif defined(__aarch64__)
-    return (const void *)context->uc_mcontext.sp;
+    return (fault_place){context->uc_mcontext.pc, context->uc_mcontext.sp};
 #else
     (void)context;
-    return NULL;
+    return (fault_place){0, 0};
 #endif
 }
 
@@ -124,12 +166,14 @@ static void on_fault(int number, siginfo_t *info, void *context)
     int saved = errno;
     struct sigaction *before = number == SIGBUS ? &bus_before : &segv_before;
     weft__overflow_details details;
+    fault_place place = place_of(context);
     /*
      * Only a fault has an address. For a signal from kill, the union field holds a process id
      * instead.
      */
-    if (info->si_code > 0 && finder_installed(info->si_addr, interrupted_sp(context), &details)) {
+    if (info->si_code > 0 && finder_installed(info->si_addr, (void *)place.sp, &details)) {
         print_overflow(&details);
+        print_place(place.pc);
         print_advice(&details);
         signal_repeat(number, info, before);
     } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {

@@ -1,10 +1,10 @@
 /*
  * The report of stack overflows.
  *
- * If a fiber accesses the guard of its stack, the signal handler prints the name and the function
- * of the fiber to stderr. Then the fault repeats with the earlier disposition of the signal. Core
- * dump and exit status are therefore the same as without weft. The handler passes other faults on
- * to the earlier handler.
+ * If a fiber accesses the guard of its stack, the signal handler prints to stderr: the name and the
+ * function of the fiber, and the function that needed more stack. Then the fault repeats with the
+ * earlier disposition of the signal. Core dump and exit status are therefore the same as without
+ * weft. The handler passes other faults on to the earlier handler.
  */
 #ifndef WEFT_CORE_STACK_OVERFLOW_H
 #define WEFT_CORE_STACK_OVERFLOW_H

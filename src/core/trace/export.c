@@ -38,52 +38,8 @@ typedef struct exporter {
     weft__tracks tracks;
     sent *sents;
     size_t sents_count;
-    uint64_t arrows;
     int tids; /* used so far */
 } exporter;
-
-/* Begin an event. The caller adds fields, and closes the object with "}". */
-static void begin_event(exporter *x, const char *phase, weft__trace_point at)
-{
-    weft__trace_file_print(&x->file,
-                           "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRId64 ".%03d",
-                           x->file.has_events ? ",\n" : "\n", phase, at.pid, at.tid, at.ns / 1000,
-                           (int)(at.ns % 1000));
-    x->file.has_events = true;
-}
-
-static void print_slice(exporter *x, weft__trace_point at, int64_t end_ns, const char *category,
-                        const char *name)
-{
-    int64_t ns = end_ns > at.ns ? end_ns - at.ns : 0;
-    begin_event(x, "X", at);
-    weft__trace_file_print(&x->file,
-                           ",\"dur\":%" PRId64 ".%03d,\"cat\":\"%s\",\"name\":", ns / 1000,
-                           (int)(ns % 1000), category);
-    weft__trace_file_string(&x->file, name);
-}
-
-static void print_instant(exporter *x, weft__trace_point at, const char *category, const char *name)
-{
-    begin_event(x, "i", at);
-    weft__trace_file_print(&x->file, ",\"s\":\"t\",\"cat\":\"%s\",\"name\":", category);
-    weft__trace_file_string(&x->file, name);
-}
-
-/* Write an arrow. Both points must be in slices. */
-static void print_arrow(exporter *x, weft__trace_point from, weft__trace_point to, const char *name)
-{
-    if (to.ns < from.ns)
-        return; /* the clocks of the cords differ */
-    x->arrows++;
-    begin_event(x, "s", from);
-    weft__trace_file_print(&x->file, ",\"cat\":\"flow\",\"name\":\"%s\",\"id\":%" PRIu64 "}", name,
-                           x->arrows);
-    begin_event(x, "f", to);
-    weft__trace_file_print(&x->file,
-                           ",\"bp\":\"e\",\"cat\":\"flow\",\"name\":\"%s\",\"id\":%" PRIu64 "}",
-                           name, x->arrows);
-}
 
 /* Write the slice of a track that ends at end_ns. */
 static void end_slice(exporter *x, weft__track *t, int64_t end_ns)
@@ -93,11 +49,12 @@ static void end_slice(exporter *x, weft__track *t, int64_t end_ns)
         return;
     if (t->state == WEFT__TRACK_RUNS || t->reason == NULL) {
         bool runs = t->state == WEFT__TRACK_RUNS;
-        print_slice(x, at, end_ns, runs ? "run" : "runnable", runs ? "running" : "runnable");
+        weft__trace_print_slice(&x->file, at, end_ns, runs ? "run" : "runnable",
+                                runs ? "running" : "runnable");
         weft__trace_file_print(&x->file, "}");
         return;
     }
-    print_slice(x, at, end_ns, "wait", t->reason);
+    weft__trace_print_slice(&x->file, at, end_ns, "wait", t->reason);
     weft__trace_file_print(&x->file, ",\"args\":{\"object\":\"0x%" PRIx64 "\"", t->object);
     if (t->fd >= 0)
         weft__trace_file_print(&x->file, ",\"fd\":%d", t->fd);
@@ -139,7 +96,8 @@ static void span_end(exporter *x, weft__track *t, const weft__trace_source *s, i
     const weft__span *span = &t->spans[--t->spans_count];
     end_slice(x, t, ns - 1);
     weft__trace_text(s, span->record, text, sizeof text);
-    print_slice(x, (weft__trace_point){t->pid, t->tid, span->ns}, ns, "span", text);
+    weft__trace_print_slice(&x->file, (weft__trace_point){t->pid, t->tid, span->ns}, ns, "span",
+                            text);
     weft__trace_file_print(&x->file, "}");
     t->since_ns = ns;
 }
@@ -220,16 +178,17 @@ static void export_cord_event(exporter *x, weft__trace_source *s, size_t index)
     if (weft__trace_kind_of(r) == WEFT_TRACE_IDLE) {
         s->idle_ns = at.ns;
     } else if (weft__trace_kind_of(r) == WEFT_TRACE_BUSY && s->idle_ns >= 0) {
-        print_slice(x, (weft__trace_point){s->pid, s->tid, s->idle_ns}, at.ns, "cord", "idle");
+        weft__trace_print_slice(&x->file, (weft__trace_point){s->pid, s->tid, s->idle_ns}, at.ns,
+                                "cord", "idle");
         weft__trace_file_print(&x->file, "}");
         s->idle_ns = -1;
     } else if (weft__trace_kind_of(r) == WEFT_TRACE_RECEIVE) {
-        print_slice(x, at, at.ns + 1, "message", "message");
+        weft__trace_print_slice(&x->file, at, at.ns + 1, "message", "message");
         weft__trace_file_print(&x->file, ",\"args\":{\"to\":\"#%" PRIu64 "\"}}",
                                r->words[WEFT__TRACE_FIBER]);
         const sent *message = find_sent(x, r->words[WEFT__TRACE_MESSAGE]);
         if (message != NULL && !has_effect(s, index))
-            print_arrow(x, message->from, at, "message");
+            weft__trace_print_arrow(&x->file, message->from, at, "message");
     }
 }
 
@@ -251,8 +210,8 @@ static void export_instant(exporter *x, const weft__track *t, const weft__trace_
     char text[256];
     if (kind == WEFT_TRACE_MARK)
         weft__trace_text(s, index, text, sizeof text);
-    print_instant(x, at, instants[kind].category,
-                  kind == WEFT_TRACE_MARK ? text : instants[kind].name);
+    weft__trace_print_instant(&x->file, at, instants[kind].category,
+                              kind == WEFT_TRACE_MARK ? text : instants[kind].name);
     if (kind == WEFT_TRACE_MARK) {
         weft__trace_file_print(&x->file, "}");
         return;
@@ -286,7 +245,8 @@ static int export_change(exporter *x, weft__track *t, const weft__trace_source *
     case WEFT_TRACE_RUN:
         set_state(x, t, WEFT__TRACK_RUNS, ns);
         if (t->cause.pid != 0)
-            print_arrow(x, t->cause, (weft__trace_point){t->pid, t->tid, ns}, t->cause_name);
+            weft__trace_print_arrow(&x->file, t->cause, (weft__trace_point){t->pid, t->tid, ns},
+                                    t->cause_name);
         t->cause = (weft__trace_point){0};
         return 0;
     case WEFT_TRACE_WAKE:
@@ -337,31 +297,13 @@ static int export_event(exporter *x, weft__trace_source *s, size_t index)
     }
 }
 
-static void print_name(exporter *x, weft__trace_point at, const char *what, const char *name,
-                       weft_fiber id)
-{
-    char text[64];
-    if (id != 0)
-        snprintf(text, sizeof text, "%s #%llu", name[0] != '\0' ? name : "fiber",
-                 (unsigned long long)id);
-    else
-        snprintf(text, sizeof text, "%s", name);
-    begin_event(x, "M", at);
-    weft__trace_file_print(&x->file, ",\"name\":\"%s_name\",\"args\":{\"name\":", what);
-    weft__trace_file_string(&x->file, text);
-    weft__trace_file_print(&x->file, "}}");
-    begin_event(x, "M", at);
-    weft__trace_file_print(&x->file, ",\"name\":\"%s_sort_index\",\"args\":{\"sort_index\":%d}}",
-                           what, strcmp(what, "process") == 0 ? at.pid : at.tid);
-}
-
 /* Write the names of a cord and its track. */
 static void name_cord(exporter *x, const weft__trace_source *s)
 {
     char name[96];
     snprintf(name, sizeof name, "cord %s (thread %d)", s->ring->name, s->ring->thread_id);
-    print_name(x, (weft__trace_point){s->pid, s->tid, 0}, "process", name, 0);
-    print_name(x, (weft__trace_point){s->pid, s->tid, 0}, "thread", "cord", 0);
+    weft__trace_print_name(&x->file, (weft__trace_point){s->pid, s->tid, 0}, "process", name, 0);
+    weft__trace_print_name(&x->file, (weft__trace_point){s->pid, s->tid, 0}, "thread", "cord", 0);
 }
 
 static int export_source(exporter *x, weft__trace_source *s)
@@ -375,7 +317,8 @@ static int export_source(exporter *x, weft__trace_source *s)
             return rc;
     }
     if (s->idle_ns >= 0) {
-        print_slice(x, (weft__trace_point){s->pid, s->tid, s->idle_ns}, s->end_ns, "cord", "idle");
+        weft__trace_print_slice(&x->file, (weft__trace_point){s->pid, s->tid, s->idle_ns},
+                                s->end_ns, "cord", "idle");
         weft__trace_file_print(&x->file, "}");
     }
     for (size_t i = 0; i < x->tracks.count; i++) {
@@ -475,7 +418,8 @@ static int export_all(exporter *x, weft__list *rings)
     for (size_t i = 0; i < x->tracks.count; i++) {
         const weft__track *t = &x->tracks.list[i];
         if (t->tid != 0)
-            print_name(x, (weft__trace_point){t->pid, t->tid, 0}, "thread", t->name, t->fiber);
+            weft__trace_print_name(&x->file, (weft__trace_point){t->pid, t->tid, 0}, "thread",
+                                   t->name, t->fiber);
     }
     weft__trace_file_print(&x->file, "\n]}\n");
     return 0;

@@ -17,6 +17,7 @@ typedef struct weft__trace_file {
     char *bytes;
     size_t count;
     bool has_events; /* the next event needs a comma */
+    uint64_t arrows; /* number of arrows so far */
 } weft__trace_file;
 
 /*

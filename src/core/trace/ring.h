@@ -75,6 +75,8 @@ typedef struct weft__trace_ring {
     weft__list link;   /* in the rings of the trace */
     bool is_attached;  /* a cord writes, or has written, to the ring */
     bool is_done;      /* the cord writes no more */
+    bool is_stopping;  /* weft_trace_stop has taken the ring from the trace */
+    bool is_closed;    /* weft_trace_stop has waited for the cord; no field changes any more */
     uint64_t end_time; /* when the cord stopped; 0: not done */
     size_t bytes;      /* memory of the ring of an ended cord; 0: the cord has not ended */
     weft__trace_name *names;

@@ -1,6 +1,10 @@
 /*
  * Traces of the process: start, stop, the rings of all cords, WEFT_TRACE. event.c records the
  * events, and export.c writes the file. See trace.h.
+ *
+ * A stop waits for the cords without the lock, so that another thread may start the next trace
+ * meanwhile. When the wait is over, the stop closes its rings, and only the thread that writes the
+ * file reads them. A cord that is late finds its ring closed, and only releases it.
  */
 #include "core/trace/trace.h"
 
@@ -10,7 +14,6 @@
 #include "core/cord/registry.h"
 #include "core/fiber/error.h"
 #include "core/trace/export.h"
-#include "core/trace/probes.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -45,96 +48,13 @@ static weft__trace_ring *ring_of(weft__list *link)
 }
 
 /*
- * The state of a cord. Only its thread calls these functions.
+ * The rings of cords. Only the thread of a cord attaches and detaches its ring.
  */
-
-/* Set or clear the bits of all records, including free records. */
-static void mark_records(weft__cord *c, bool is_traced)
-{
-    pthread_mutex_lock(&c->id_reserve.lock); /* other threads may add records */
-    c->are_records_traced = is_traced;
-    for (uint32_t i = 0; i < c->chunks_count; i++) {
-        weft__fiber *chunk = c->chunks[i];
-        if (chunk->sibling.next == NULL)
-            continue; /* a dormant chunk, see core/sched/trim.c */
-        for (uint32_t j = 0; j < WEFT__CHUNK_FIBERS; j++) {
-            chunk[j].is_traced = chunk[j].is_wake_traced = is_traced;
-            if (!is_traced)
-                weft__trace_forget_waiter(&chunk[j]);
-        }
-    }
-    pthread_mutex_unlock(&c->id_reserve.lock);
-}
-
-/*
- * Change the length of ticks after c->trace has changed. During a tick, tick_left is 0, and the end
- * of the tick sets the length.
- */
-static void set_ticks(weft__cord *c)
-{
-    if (c->tick_left > 0) {
-        weft__tick_set(c, c->trace != NULL ? c->tick_left : c->traced_left);
-        if (c->trace != NULL)
-            c->tick_span = c->tick_left = 1;
-    }
-    weft__cord_update_slow_switch(c);
-}
-
-/* Return the trace of a cord, and create it if necessary. Return NULL if memory is exhausted. */
-static weft__trace *trace_of(weft__cord *c)
-{
-    if (c->trace != NULL)
-        return c->trace;
-    weft__trace *t = calloc(1, sizeof *t);
-    if (t == NULL)
-        return NULL;
-    if (weft__backend_is_virtual(c->backend))
-        t->clock = WEFT__TRACE_VIRTUAL;
-    else
-        t->clock = weft__cpu_ticks_are_steady() ? WEFT__TRACE_TICKS : WEFT__TRACE_NS;
-    c->trace = t;
-    set_ticks(c);
-    mark_records(c, true);
-    return t;
-}
-
-void weft__trace_update(weft__cord *c)
-{
-    bool has_probes = weft__probes_are_wanted();
-    if (has_probes && trace_of(c) == NULL)
-        return; /* memory is exhausted; the next tick tries again */
-    weft__trace *t = c->trace;
-    if (t == NULL)
-        return;
-    t->has_probes = has_probes;
-    if (has_probes || t->ring != NULL || t->hook != NULL || t->is_in_hook)
-        return;
-    mark_records(c, false);
-    c->trace = NULL;
-    set_ticks(c);
-    free(t);
-}
-
-/* Record the names of the living fibers. Without memory, the names are missing. */
-static void ring_save_names(const weft__cord *c, weft__trace_ring *ring)
-{
-    uint32_t records = c->chunks_count * WEFT__CHUNK_FIBERS;
-    ring->names = malloc(((size_t)weft__cord_fibers(c) + 1) * sizeof *ring->names);
-    for (uint32_t slot = 0; ring->names != NULL && slot < records; slot++) {
-        const weft__fiber *f = weft__record_at(c, slot);
-        if (f->id == 0 || f->phase == WEFT__ENDED || f->name[0] == '\0' ||
-            ring->names_count > weft__cord_fibers(c))
-            continue;
-        weft__trace_name *name = &ring->names[ring->names_count++];
-        name->fiber = f->id;
-        memcpy(name->name, f->name, sizeof name->name);
-    }
-}
 
 /* Let the cord of the calling thread record into a ring. The caller must hold the lock. */
 static int ring_attach(weft__cord *c, weft__trace_ring *ring)
 {
-    weft__trace *t = trace_of(c);
+    weft__trace *t = weft__trace_of(c);
     if (t == NULL || t->ring != NULL)
         return t == NULL ? -ENOMEM : -EBUSY;
     ring->clock = t->clock;
@@ -147,44 +67,70 @@ static int ring_attach(weft__cord *c, weft__trace_ring *ring)
     return 0;
 }
 
-/* Stop to record into the ring of the cord of the calling thread. */
-static void ring_detach(weft__cord *c, bool has_cord_ended)
+/* Free the oldest rings of ended cords beyond ENDED_BYTES_MAX. The caller must hold the lock. */
+static void drop_ended_rings(void)
+{
+    for (weft__list *at = trace.rings.next; trace.ended_bytes > ENDED_BYTES_MAX;) {
+        weft__trace_ring *oldest = ring_of(at);
+        at = at->next;
+        if (oldest->bytes == 0)
+            continue;
+        trace.ended_bytes -= oldest->bytes;
+        trace.totals.cords_dropped++;
+        weft__list_remove(&oldest->link);
+        weft__trace_ring_unref(oldest);
+    }
+}
+
+/* Note the end of a ring that is not closed. The caller must hold the lock. */
+static void ring_finish(weft__cord *c, weft__trace_ring *ring, bool has_cord_ended)
+{
+    ring->end_time = weft__trace_time(c);
+    weft__trace_save_names(c, ring);
+    ring->is_done = true;
+    pthread_cond_broadcast(&stopped);
+    if (has_cord_ended && !ring->is_stopping) {
+        trace.ended_bytes += ring->bytes = weft__trace_ring_shrink(ring);
+        drop_ended_rings();
+    }
+}
+
+/* Release the ring of the cord of the calling thread. The caller must hold the lock. */
+static void ring_leave(weft__cord *c, bool has_cord_ended)
 {
     weft__trace_ring *ring = c->trace != NULL ? c->trace->ring : NULL;
     if (ring == NULL)
         return;
     c->trace->ring = NULL;
-    pthread_mutex_lock(&lock);
-    ring->end_time = weft__trace_time(c);
-    ring_save_names(c, ring);
-    ring->is_done = true;
-    if (has_cord_ended && atomic_load(&trace.is_on)) {
-        trace.ended_bytes += ring->bytes = weft__trace_ring_shrink(ring);
-        for (weft__list *at = trace.rings.next; trace.ended_bytes > ENDED_BYTES_MAX;) {
-            weft__trace_ring *oldest = ring_of(at);
-            at = at->next;
-            if (oldest->bytes == 0)
-                continue;
-            trace.ended_bytes -= oldest->bytes;
-            trace.totals.cords_dropped++;
-            weft__list_remove(&oldest->link);
-            weft__trace_ring_unref(oldest);
-        }
-    }
-    pthread_cond_broadcast(&stopped);
-    pthread_mutex_unlock(&lock);
+    if (!ring->is_closed)
+        ring_finish(c, ring, has_cord_ended);
     weft__trace_ring_unref(ring);
+}
+
+static void ring_detach(weft__cord *c, bool has_cord_ended)
+{
+    pthread_mutex_lock(&lock);
+    ring_leave(c, has_cord_ended);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Nothing more is written to a ring. The caller must hold the lock. */
+static void ring_set_done(weft__trace_ring *ring)
+{
+    if (ring->is_closed)
+        return;
+    ring->is_done = true;
+    pthread_cond_broadcast(&stopped);
 }
 
 /* Attach a cord that has started to run, or that gets the message of weft_trace_start. */
 static void cord_attach(weft__cord *c, weft__trace_ring *ring)
 {
     pthread_mutex_lock(&lock);
-    int rc = atomic_load(&trace.is_on) ? ring_attach(c, ring) : -ENODATA;
+    int rc = ring->is_stopping ? -ENODATA : ring_attach(c, ring);
     if (rc < 0) {
-        ring->is_done = true;
+        ring_set_done(ring);
         trace.totals.cords_missed += rc == -ENOMEM;
-        pthread_cond_broadcast(&stopped);
     }
     pthread_mutex_unlock(&lock);
     if (rc == 0) {
@@ -193,34 +139,31 @@ static void cord_attach(weft__cord *c, weft__trace_ring *ring)
     }
 }
 
-/* Nothing more is written to a ring. */
-static void ring_set_done(weft__trace_ring *ring)
-{
-    pthread_mutex_lock(&lock);
-    ring->is_done = true;
-    pthread_cond_broadcast(&stopped);
-    pthread_mutex_unlock(&lock);
-}
-
 static void deliver_start(weft__cord *c, weft__remote_msg *msg)
 {
     weft__trace_ring *ring = CONTAINER_OF(msg, weft__trace_ring, start_msg);
-    if (c != NULL)
+    if (c != NULL) {
         cord_attach(c, ring);
-    else
+    } else {
+        pthread_mutex_lock(&lock);
         ring_set_done(ring);
+        pthread_mutex_unlock(&lock);
+    }
     weft__trace_ring_unref(ring);
 }
 
 static void deliver_stop(weft__cord *c, weft__remote_msg *msg)
 {
     weft__trace_ring *ring = CONTAINER_OF(msg, weft__trace_ring, stop_msg);
-    if (c != NULL && c->trace != NULL && c->trace->ring == ring) {
-        ring_detach(c, false);
+    bool is_ours = c != NULL && c->trace != NULL && c->trace->ring == ring;
+    pthread_mutex_lock(&lock);
+    if (is_ours)
+        ring_leave(c, false);
+    else
+        ring_set_done(ring); /* the cord has ended, or has left the ring */
+    pthread_mutex_unlock(&lock);
+    if (is_ours)
         weft__trace_update(c);
-    } else {
-        ring_set_done(ring); /* the cord has ended, or never recorded into the ring */
-    }
     weft__trace_ring_unref(ring);
 }
 
@@ -259,25 +202,7 @@ void weft__trace_cord_end(weft__cord *c)
     if (c->trace == NULL)
         return;
     ring_detach(c, true);
-    c->trace->hook = NULL;
-    mark_records(c, false);
-    free(c->trace);
-    c->trace = NULL;
-}
-
-int weft_trace_set_hook(weft_trace_hook *fn, void *arg)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return weft__no_cord();
-    if (fn != NULL && trace_of(c) == NULL)
-        return -ENOMEM;
-    if (c->trace == NULL)
-        return 0;
-    c->trace->hook = fn;
-    c->trace->hook_arg = arg;
-    weft__trace_update(c);
-    return 0;
+    weft__trace_free(c);
 }
 
 /*
@@ -374,7 +299,7 @@ static int trace_begin(const char *path, size_t events_max)
     trace.totals = (weft__trace_totals){0};
     weft__cord *c = weft__cord_self;
     weft__trace_ring *own = c != NULL ? ring_add() : NULL;
-    rc = c != NULL && (own == NULL || trace_of(c) == NULL) ? -ENOMEM : rings_make();
+    rc = c != NULL && (own == NULL || weft__trace_of(c) == NULL) ? -ENOMEM : rings_make();
     if (rc < 0) {
         rings_drop(&trace.rings);
         return rc;
@@ -386,8 +311,10 @@ static int trace_begin(const char *path, size_t events_max)
         if (ring != own)
             ring_post(ring, &ring->start_msg, deliver_start);
     }
-    if (own != NULL)
-        ring_attach(c, own); /* after the messages, which are not part of the trace */
+    if (own != NULL) {
+        ring_leave(c, false); /* another thread may be stopping the trace before */
+        ring_attach(c, own);  /* after the messages, which are not part of the trace */
+    }
     return 0;
 }
 
@@ -399,9 +326,12 @@ int weft_trace_start_with(const char *path, const weft_trace_options *options)
         return weft__no_cord();
     if (path == NULL || path[0] == '\0' || events_max > EVENTS_MAX)
         return -EINVAL;
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&lock);
     int rc = trace_begin(path, events_max);
     pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancel_state, NULL);
     if (c == NULL)
         return rc;
     if (rc == 0) {
@@ -422,14 +352,24 @@ static bool are_rings_done(weft__list *rings)
     return true;
 }
 
-/* Stop all cords. The caller must hold the lock. */
-static void rings_stop(weft__list *rings)
+/* Take the rings from the trace, and stop their cords. The caller must hold the lock. */
+static void rings_take(weft__list *rings)
 {
-    WEFT__LIST_FOR(link, rings) {
-        weft__trace_ring *ring = ring_of(link);
-        if (!ring->is_done)
+    weft__list_init(rings);
+    while (!weft__list_is_empty(&trace.rings)) {
+        weft__trace_ring *ring = ring_of(weft__list_pop(&trace.rings));
+        weft__list_insert(rings, &ring->link);
+        ring->is_stopping = true;
+        if (!ring->is_attached)
+            ring->is_done = true; /* the cord has not received start_msg yet */
+        else if (!ring->is_done)
             ring_post(ring, &ring->stop_msg, deliver_stop);
     }
+}
+
+/* Wait for the cords to leave the rings, and close the rings. The caller must hold the lock. */
+static void rings_close(weft__list *rings)
+{
     struct timespec until; /* on the real-time clock, because musl has no pthread_cond_clockwait */
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += STOP_NS;
@@ -437,34 +377,53 @@ static void rings_stop(weft__list *rings)
     until.tv_nsec %= WEFT__NS_PER_S;
     while (!are_rings_done(rings) && pthread_cond_timedwait(&stopped, &lock, &until) == 0)
         continue;
+    WEFT__LIST_FOR(link, rings) {
+        ring_of(link)->is_closed = true;
+    }
+}
+
+/* Stop the trace. *path is memory from malloc. The caller must hold the lock. */
+static int trace_end(weft__list *rings, weft__trace_totals *totals, char **path)
+{
+    if (!atomic_exchange(&trace.is_on, false))
+        return -ENODATA;
+    /* During the wait, another thread may start the next trace. */
+    *path = strdup(trace.path);
+    *totals = trace.totals;
+    rings_take(rings);
+    rings_close(rings);
+    weft__trace_times_read(&totals->end);
+    return 0;
+}
+
+static int trace_stop(weft__cord *c)
+{
+    weft__list rings;
+    weft__trace_totals totals;
+    char *path = NULL;
+    pthread_mutex_lock(&lock);
+    if (c != NULL)
+        ring_leave(c, false);
+    int rc = trace_end(&rings, &totals, &path);
+    pthread_mutex_unlock(&lock);
+    if (c != NULL)
+        weft__trace_update(c);
+    if (rc < 0)
+        return rc;
+    rc = path != NULL ? weft__trace_export(path, &rings, &totals) : -ENOMEM;
+    free(path);
+    rings_drop(&rings);
+    return rc;
 }
 
 int weft_trace_stop(void)
 {
-    weft__cord *c = weft__cord_self;
-    if (weft__cord_is_forbidden(c))
+    if (weft__cord_is_forbidden(weft__cord_self))
         return weft__no_cord();
-    if (c != NULL)
-        ring_detach(c, false);
-    pthread_mutex_lock(&lock);
-    if (!atomic_exchange(&trace.is_on, false)) {
-        pthread_mutex_unlock(&lock);
-        return -ENODATA;
-    }
-    weft__list rings;
-    weft__list_init(&rings);
-    while (!weft__list_is_empty(&trace.rings))
-        weft__list_insert(&rings, weft__list_pop(&trace.rings));
-    rings_stop(&rings);
-    weft__trace_times_read(&trace.totals.end);
-    weft__trace_totals totals = trace.totals;
-    char *path = strdup(trace.path); /* another thread may start the next trace */
-    pthread_mutex_unlock(&lock);
-    if (c != NULL)
-        weft__trace_update(c);
-    int rc = path != NULL ? weft__trace_export(path, &rings, &totals) : -ENOMEM;
-    free(path);
-    rings_drop(&rings);
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    int rc = trace_stop(weft__cord_self);
+    pthread_setcancelstate(cancel_state, NULL);
     return rc;
 }
 
@@ -512,7 +471,8 @@ void weft__trace_in_child(weft__cord *c)
      * free the rings.
      */
     rings_of_parent = trace.rings;
-    pthread_mutex_init(&lock, NULL);
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    stopped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     bool was_on = atomic_exchange(&trace.is_on, false);
     weft__list_init(&trace.rings);
     if (c->trace != NULL)

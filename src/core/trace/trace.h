@@ -81,6 +81,15 @@ void weft__trace_cord_begin(weft__cord *c);
 /* End all events of the cord of the calling thread. A cord calls this function when it ends. */
 void weft__trace_cord_end(weft__cord *c);
 
+/* Return the trace of a cord, and create it if necessary. Return NULL if memory is exhausted. */
+weft__trace *weft__trace_of(weft__cord *c);
+
+/* Free c->trace, which must not have a ring. */
+void weft__trace_free(weft__cord *c);
+
+/* Copy the names of the living fibers to a ring. Without memory, the names are missing. */
+void weft__trace_save_names(const weft__cord *c, weft__trace_ring *ring);
+
 /*
  * Turn events for USDT probes on or off, if a tracer has started or stopped. If no events are
  * wanted any more, free c->trace.

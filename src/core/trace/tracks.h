@@ -3,17 +3,12 @@
 #define WEFT_CORE_TRACE_TRACKS_H
 
 #include "core/limits.h"
+#include "core/trace/json_event.h"
 
 #include <weft/base.h>
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* A point on a track of the file. */
-typedef struct weft__trace_point {
-    int pid, tid;
-    int64_t ns; /* since the start of the trace */
-} weft__trace_point;
 
 /* A span of the program. */
 typedef struct weft__span {

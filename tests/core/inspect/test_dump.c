@@ -236,6 +236,29 @@ TEST_PROGRAM_PRINTS(a_cycle_may_have_a_lock_and_an_await, 0, "cycle of 2 fibers:
     _exit(0);
 }
 
+static weft_cord joined;
+
+FIBER(join_cord, weft_cord_join(joined))
+FIBER(call_main, weft_cord_call(arg_id(arg), join_cord, NULL))
+
+static int deadlock_two_cords(void)
+{
+    weft_fiber self = weft_self();
+    joined = weft_cord_start(call_main, id_arg(self), &(weft_cord_options){.name = "caller"});
+    ck_assert_int_eq(weft_receive(), -EDEADLK);
+    _exit(0);
+}
+
+TEST(a_cycle_may_lead_through_two_cords)
+{
+    if (!HAS_ONLY_OWN_THREADS)
+        return;
+    static const char *const report[] = {
+        "cycle of 2 fibers:\n", "' waits for the end of a thread, in #",
+        "'caller' waits for a call in another thread, in #", "'caller': 0 fibers and main", NULL};
+    assert_prints(run_apart(deadlock_two_cords), 0, report);
+}
+
 /* Several cords. */
 
 static weft_value dump_many(void *arg)

@@ -251,6 +251,63 @@ TEST(cords_take_snapshots_of_each_other_at_the_same_time)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
 
+static atomic_bool is_over;
+
+static void *take_repeatedly(void *arg)
+{
+    while (!atomic_load(&is_over))
+        weft_snapshot_free(take((weft_snapshot_options){.frames_max = 8, .has_addresses = true}));
+    return arg;
+}
+
+/* Create and end fibers, and block the thread sometimes. */
+static weft_value churn(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        weft_fiber f = spin_named(suspend, NULL, "short");
+        weft_snooze();
+        if (i == 10)
+            usleep(1000);
+        weft_terminate(f, 1.0);
+    }
+    return (weft_value)(intptr_t)arg;
+}
+
+/* Take a snapshot in a child of weft_fork, which has only the forking cord. */
+static void snapshot_in_child(void)
+{
+    pid_t pid = weft_fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        weft_snapshot *s = take((weft_snapshot_options){.frames_max = 8});
+        _exit(s->cords_count == 1 ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
+TEST(snapshots_are_taken_while_cords_start_end_and_fork)
+{
+    enum { CORDS = 4 };
+    atomic_store(&is_over, false);
+    pthread_t thread = start_thread(take_repeatedly, NULL);
+    for (int round = 0; round < (IS_SLOW ? 5 : 30); round++) {
+        weft_cord cords[CORDS];
+        for (int i = 0; i < CORDS; i++)
+            cords[i] = weft_cord_start(churn, as_arg(i), NULL);
+        weft_snapshot *s = take((weft_snapshot_options){.frames_max = 8});
+        ck_assert_ptr_nonnull(fiber_in(s, weft_main()));
+        weft_snapshot_free(s);
+        if (HAS_ONLY_OWN_THREADS)
+            snapshot_in_child();
+        for (int i = 0; i < CORDS; i++)
+            ck_assert_int_eq(weft_cord_join(cords[i]), i);
+    }
+    atomic_store(&is_over, true);
+    join_thread(thread);
+}
+
 TEST(a_snapshot_does_not_delay_a_deadlock)
 {
     if (!HAS_ONLY_OWN_THREADS)

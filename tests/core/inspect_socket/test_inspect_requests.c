@@ -23,7 +23,7 @@ TEST(a_view_has_each_fiber_with_its_state_and_the_reason_of_its_wait)
     int fd = connect_client();
     request(fd, "view");
     ck_assert_str_eq(word_of_line("a%20name%25", WORD_STATE), "waiting");
-    ck_assert_reply_has(" a%20mutex a%20name%25 ");
+    ck_assert_reply_has(" a%20mutex%20held%20by a%20name%25 ");
     ck_assert_reply_has(" sleep sleeper ");
     ck_assert_str_eq(word_of_line("process ", 4), "3");
     weft_mutex_unlock(&lock);

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 
 /*
@@ -497,13 +498,40 @@ TEST_PROGRAM(a_program_may_end_while_fibers_wait_for_signals, 0, "")
 
 static const char *dump_signal;
 
+/*
+ * Raise the signal, and wait for the dump of a fiber. Meanwhile, stderr is a file. Then copy its
+ * text to the real stderr.
+ */
+static void dump_until(const char *fiber, void (*wait)(void))
+{
+    static char text[1 << 16];
+    int real = dup(STDERR_FILENO), file = memfd_create("dump", MFD_CLOEXEC);
+    dup2(file, STDERR_FILENO);
+    raise(SIGUSR1);
+    while (strstr(text, fiber) == NULL) {
+        wait();
+        ck_assert_int_ge(pread(file, text, sizeof text - 1, 0), 0);
+    }
+    dup2(real, STDERR_FILENO);
+    ck_assert_int_eq(write(real, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+static void switch_fibers(void)
+{
+    weft_sleep(0.001);
+}
+
+static void block_thread(void)
+{
+    sched_yield();
+}
+
 static int dump_by_signal(void)
 {
     setenv("WEFT_DUMP_SIGNAL", dump_signal, 1);
     weft_spin_with(sleep_forever, NULL, &(weft_spin_options){.name = "worker"});
     let_run();
-    raise(SIGUSR1);
-    let_signals_run();
+    dump_until("'worker' waiting for sleep", switch_fibers);
     return IS_TSAN || weft_suspend() == 0 ? 3 : 4; /* the dump signal does not keep main waiting */
 }
 
@@ -517,6 +545,15 @@ TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
         assert_printed(o, "1 fibers and main");
         assert_printed(o, "'worker' waiting for sleep");
     }
+}
+
+TEST_PROGRAM_PRINTS(the_dump_signal_works_while_a_fiber_blocks_its_thread, 0,
+                    "The thread has not switched for ", "'main' running")
+{
+    setenv("WEFT_DUMP_SIGNAL", "USR1", 1);
+    weft_self();
+    dump_until("'main' running", block_thread);
+    return 0;
 }
 
 static int call_weft_once(void)

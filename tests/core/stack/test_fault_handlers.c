@@ -144,6 +144,14 @@ TEST_PROGRAM_PRINTS(an_overflow_is_reported_through_a_later_handler_that_chains,
     return run_fiber(overflow_stack);
 }
 
+TEST_PROGRAM_PRINTS(an_overflow_report_names_the_function_of_the_fiber_and_the_innermost_function,
+                    -SIGSEGV, "'greedy', which runs overflow_stack in test_fault_handlers(+0x",
+                    "weft: the stack was exceeded by descend")
+{
+    reset_fault_handlers();
+    return run_fiber(overflow_stack);
+}
+
 /* No handler and no signal stack is installed. An overflow kills the process without a report. */
 static int overflow_with_nothing_installed(void)
 {

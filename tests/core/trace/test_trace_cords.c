@@ -4,6 +4,7 @@
 #include "support/cord_support.h"
 #include "support/suite.h"
 
+#include <sched.h>
 #include <semaphore.h>
 
 static weft_cord start_named_cord(weft_fn *fn, void *arg, const char *name)
@@ -145,6 +146,59 @@ TEST(a_cord_that_does_not_switch_is_in_the_file)
     ck_assert_int_eq(weft_cord_join(cord), 0);
     start_trace();
     stop_trace();
+}
+
+/* Stop the trace in a thread that is not a cord. */
+static void *stop_apart(void *arg)
+{
+    ck_assert_int_eq(weft_trace_stop(), 0);
+    return arg;
+}
+
+TEST(a_cord_starts_a_trace_while_another_thread_stops_the_trace_before)
+{
+    ck_assert_uint_ne(weft_self(), 0);
+    ck_assert_int_eq(weft_trace_start("/dev/null"), 0);
+    weft_trace_mark("first trace");
+    pthread_t thread = start_thread(stop_apart, NULL);
+    while (weft_trace_is_on())
+        sched_yield(); /* the stop waits for a switch of this thread */
+    start_trace();
+    weft_trace_mark("second trace");
+    const char *facts = stop_trace();
+    ck_assert_fact(facts, "instant|main/main|mark|second trace\n");
+    ck_assert(!has_fact(facts, "instant|main/main|mark|first trace\n"));
+    join_thread(thread);
+}
+
+static weft_value trace_and_mark(void *arg)
+{
+    const atomic_bool *is_over = arg;
+    while (!atomic_load(is_over)) {
+        int rc = weft_trace_start("/dev/null");
+        ck_assert_msg(rc == 0 || rc == -EBUSY, "%d", rc);
+        weft_trace_mark("storm");
+        weft_snooze();
+        rc = weft_trace_stop();
+        ck_assert_msg(rc == 0 || rc == -ENODATA, "%d", rc);
+    }
+    return 0;
+}
+
+TEST(several_cords_start_and_stop_traces_while_cords_run_and_end)
+{
+    atomic_bool is_over = false;
+    weft_cord cords[4];
+    for (size_t i = 0; i < COUNT_OF(cords); i++)
+        cords[i] = start_cord(i == 0 ? churn : trace_and_mark, &is_over);
+    for (int i = 0; i < (IS_SLOW ? 20 : 200); i++)
+        ck_assert_int_eq(weft_cord_join(start_cord(mark_and_end, NULL)), 0);
+    atomic_store(&is_over, true);
+    for (size_t i = 0; i < COUNT_OF(cords); i++)
+        ck_assert_int_eq(weft_cord_join(cords[i]), 0);
+    start_trace(); /* the next trace is complete */
+    weft_trace_mark("after the storm");
+    ck_assert_fact(stop_trace(), "instant|main/main|mark|after the storm\n");
 }
 
 static char env_path[64];

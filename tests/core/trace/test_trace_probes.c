@@ -1,7 +1,8 @@
 /*
- * Tests of USDT probes with readelf and gdb. The test program runs itself under gdb. The
- * environment variable PROBED makes it the program with the probes.
+ * Tests of USDT probes with readelf, gdb and bpftrace. The test program runs itself under these
+ * tools. The environment variable PROBED makes it the program with the probes.
  */
+#include "support/cases.h"
 #include "support/suite.h"
 
 static weft_value sleep_often(void *arg)
@@ -80,4 +81,26 @@ TEST(a_debugger_stops_at_a_probe_and_sees_its_arguments)
     }
     ck_assert_msg(strstr(text, "\"sleep\"") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "= 8\n") != NULL, "%s", text);
+}
+
+TEST(bpftrace_lists_the_probes_and_counts_the_reasons_of_waits)
+{
+    if (!has_tool("bpftrace"))
+        return;
+    const char *list = output_of(format("bpftrace -l 'usdt:%s:weft:*' 2>&1", own_path()));
+    if (strstr(list, "needs to be run as root") != NULL || strstr(list, "only supports") != NULL) {
+        printf("skipped: bpftrace needs root\n");
+        return;
+    }
+    ck_assert_has(list, ":weft:wait", ":weft:wake", ":weft:cancel");
+    const char *counts = output_of(
+        format("PROBED=1 WEFT_BACKEND=epoll ASAN_OPTIONS=detect_leaks=0 timeout 60 bpftrace -c %s "
+               "-e 'usdt:%s:weft:wait /arg2/ { @[str(arg2)] = count(); } interval:s:2 { exit(); }' "
+               "2>&1",
+               own_path(), own_path()));
+    if (strstr(counts, "@[") == NULL) {
+        printf("skipped: the kernel does not allow probes here: %.200s\n", counts);
+        return;
+    }
+    ck_assert_has(counts, "@[sleep]: ");
 }
