@@ -165,7 +165,8 @@ WEFT_SWITCHPOINT int weft_hub_call(weft_hub *hub, const char *to, const void *da
  *
  * The messages are pointers to weft_hub_msg. The fiber must belong to the thread of the hub. The
  * fiber frees each message. The exposure ends with the fiber, with weft_hub_withdraw, or with the
- * hub. A fiber can expose several names.
+ * hub. A fiber can expose several names. Before its end, the fiber should receive and free the
+ * messages in its mailbox (weft_try_receive). Otherwise weft_hub_close frees them.
  *
  * If token is NULL, the name is shared: several fibers and processes may expose it, and each
  * message goes to one of them. If token is not NULL, the name has one owner, and the owner holds a
