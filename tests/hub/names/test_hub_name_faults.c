@@ -1,6 +1,6 @@
 /*
- * Owned names and placed children whose hubs are isolated or lose their connections. Most tests last
- * for several leases, and therefore only run with virtual time.
+ * Owned names and placed children whose hubs are isolated or lose their connections. Most tests
+ * last for several leases, and therefore only run with virtual time.
  */
 #include "hub/fault_support.h"
 #include "hub/names/names_support.h"
