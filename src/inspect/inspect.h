@@ -305,8 +305,13 @@ int weft__serve_fiber(weft_http_request *request, weft_inspector *i);
 int weft__serve_stop(weft_http_request *request, weft_inspector *i);
 int weft__serve_dump(weft_http_request *request, weft_inspector *i);
 
-/* Take a snapshot of one fiber with its backtrace, and find all names. Returns 0 or an error. */
-int weft__fiber_snapshot(weft_inspector *i, weft_fiber id, weft_snapshot **out);
+/*
+ * Take a snapshot of one fiber with its backtrace, and find all names. id is a decimal number.
+ * Returns 0, an error of weft_snapshot_take or weft_offload, or:
+ * -ESRCH if id is NULL or not the id of a fiber
+ * -ETIMEDOUT if the cord of the fiber is stalled
+ */
+int weft__fiber_snapshot(weft_inspector *i, const char *id, weft_snapshot **out);
 
 /* Return whether the options allow the client and the host of a request. */
 bool weft__access_is_allowed(weft_http_request *request, const weft_inspector *i);
