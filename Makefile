@@ -56,7 +56,7 @@ asan tsan valgrind aarch64 ucontext clang musl:
 browser: ## test the web pages in a headless Chromium, and install Chromium if it is missing
 	@tools/deps build browser
 	@tools/build plain -- examples/chat examples/demo tests/inspected weft
-	@tools/run-tests plain -- browser browser-chat browser-inspector
+	@tools/run-tests plain -- browser browser-chat browser-chat-cluster browser-inspector
 
 fault: ## run the tests in which the n-th allocation or system call fails
 	@tools/build plain

@@ -5,6 +5,12 @@
  * user is a connection with two fibers: the reader handles the commands of the browser, and the
  * writer sends the packets in its mailbox. The house knows all rooms and all users, and supervises
  * the rooms. All fibers run in one thread and switch only where they wait, so no part needs a lock.
+ *
+ * With --hub, several processes are a cluster and share their rooms. A shared room has an actor in
+ * each process, with the members that are connected to the process. One process owns the room: its
+ * link writes the messages to a durable log. The links of the other processes follow the owner, and
+ * each of them takes the room over when the owner is gone. Couriers deliver the commands of users
+ * to the owner. Without --hub, rooms are local, and there is no link, courier or log.
  */
 #ifndef CHAT_CHAT_H
 #define CHAT_CHAT_H
@@ -23,7 +29,9 @@
 #define MEMBERS_MAX 128 /* of a room */
 #define HISTORY_MAX 200 /* messages that a room keeps */
 #define CLIENTS_MAX 256 /* windows whose last message a room remembers, to detect repetitions */
-#define INBOX_MAX 64    /* unread events of a room; then the readers of users wait */
+#define LOG_ENTRIES_MAX 1000 /* messages of a room in the log of a cluster */
+#define LEASE_S 10.0         /* of the owner of a room: the longest time without an owner */
+#define INBOX_MAX 64         /* unread events of a room; then the readers of users wait */
 #define COMMAND_BYTES_MAX (16 * 1024) /* a text of 2,000 bytes may consist of escapes */
 
 /* Commands of a user: a burst, and a rate afterwards. The reader then waits before each command. */

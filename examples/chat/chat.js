@@ -16,6 +16,7 @@ const rooms = new Map(); // by name
 let current = null;
 let epoch = "";
 let textMax = 2000;
+let process = ""; // of a cluster: the name of the process that serves this page
 const typists = new Map(); // name: timer
 let typingSentAt = 0;
 
@@ -39,7 +40,7 @@ const connection = new Connection({
 function roomOf(name) {
   let room = rooms.get(name);
   if (!room) {
-    room = { name, topic: "", last: 0, read: null, people: 0, failures: 0, messages: [], here: [] };
+    room = { name, topic: "", last: 0, read: null, people: 0, failures: 0, owner: "", messages: [], here: [] };
     rooms.set(name, room);
   }
   return room;
@@ -50,12 +51,27 @@ function unreadOf(room) {
 }
 
 function updateRooms(descriptions) {
-  for (const { name, topic, last, people, failures } of descriptions) {
+  for (const { name, topic, last, people, failures, owner } of descriptions) {
     const room = roomOf(name);
     Object.assign(room, { topic, people, failures, last: Math.max(last, room.last) });
+    updateOwner(room, owner ?? "");
     if (room.read === null) room.read = last; // messages before the first visit are not news
   }
   paintRooms();
+}
+
+// A room of a cluster has an owner, except while another process takes it over.
+function updateOwner(room, owner) {
+  room.isMoving = owner === "";
+  if (owner === "" || owner === room.owner) return;
+  if (room.owner !== "" && room === current) notice(`The room has moved from ${room.owner} to ${owner}. Nothing is lost.`);
+  room.owner = owner;
+}
+
+function notice(message) {
+  const wasAtEnd = list.isAtEnd();
+  list.notice(message);
+  if (wasAtEnd) list.scrollToEnd();
 }
 
 function paintRooms() {
@@ -103,6 +119,7 @@ function paintHead() {
   $("log").setAttribute("aria-label", "Messages in " + current.name);
   const failures = $("failures");
   if (failures.textContent !== String(current.failures)) failures.textContent = current.failures;
+  paintPlace();
   $("people-count").textContent = current.here.length || "";
   $("open-details").setAttribute("aria-label", `People and pulse, ${current.here.length} here`);
   const unread = [...rooms.values()].reduce((sum, room) => sum + unreadOf(room), 0);
@@ -110,6 +127,15 @@ function paintHead() {
   $("menu-unread").hidden = elsewhere === 0;
   $("open-rooms").setAttribute("aria-label", elsewhere > 0 ? `Rooms, ${elsewhere} unread` : "Rooms");
   document.title = (unread > 0 ? `(${unread}) ` : "") + `#${current.name} · weft chat`;
+}
+
+// In a cluster, show the processes of the room and of the user.
+function paintPlace() {
+  const owner = current.isMoving ? "moving …" : current.owner;
+  $("place").hidden = $("where").hidden = process === "";
+  $("place").textContent = `room: ${owner} · you: ${process}`;
+  if ($("owner").textContent !== owner) $("owner").textContent = owner;
+  if ($("process").textContent !== process) $("process").textContent = process;
 }
 
 function go(name) {
@@ -149,6 +175,7 @@ function markRead() {
 
 function online(welcome) {
   textMax = welcome.textMax;
+  process = welcome.process ?? "";
   if (epoch && epoch !== welcome.epoch) {
     // The server was restarted, and has forgotten all messages.
     for (const room of rooms.values()) Object.assign(room, { messages: [], last: 0, read: 0 });
@@ -244,9 +271,7 @@ const handlers = {
     const room = roomOf(name);
     room.failures = failures;
     if (room !== current) return;
-    const wasAtEnd = list.isAtEnd();
-    list.notice(`The room failed (${why}). Its supervisor has restarted it, and nothing is lost.`);
-    if (wasAtEnd) list.scrollToEnd();
+    notice(`The room failed (${why}). Its supervisor has restarted it, and nothing is lost.`);
     paintHead();
   },
 };

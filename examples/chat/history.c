@@ -27,31 +27,52 @@ static const message *find_message(const history *h, const char *client, int64_t
     return NULL;
 }
 
-int history_add(history *h, const message *m, const message **out)
+bool history_has(history *h, const char *client, int64_t id, const message **out)
+{
+    const client_mark *mark = find_mark(h, client);
+    bool has = strcmp(mark->client, client) == 0 && id <= mark->id;
+    *out = has ? find_message(h, client, id) : NULL;
+    return has;
+}
+
+static void set_mark(history *h, const message *m)
 {
     client_mark *mark = find_mark(h, m->client);
-    if (strcmp(mark->client, m->client) == 0 && m->id <= mark->id) {
-        *out = find_message(h, m->client, m->id);
-        return -EEXIST;
-    }
-    char *text = strdup(m->text);
-    if (text == NULL)
-        return -ENOMEM;
-    message *place = &h->ring[h->last % HISTORY_MAX];
-    free(place->text);
-    *place = *m;
-    place->text = text;
-    place->seq = ++h->last;
     strcpy(mark->client, m->client);
     mark->id = m->id;
     mark->used = ++h->mark_uses;
-    *out = place;
-    return 0;
+}
+
+const message *history_put(history *h, const message *m)
+{
+    char *text = strdup(m->text);
+    if (text == NULL)
+        return NULL;
+    message *place = &h->ring[(m->seq - 1) % HISTORY_MAX];
+    free(place->text);
+    *place = *m;
+    place->text = text;
+    if (m->seq != h->last + 1)
+        h->skipped = m->seq - 1;
+    h->last = m->seq;
+    set_mark(h, m);
+    return place;
+}
+
+int history_add(history *h, const message *m, const message **out)
+{
+    if (history_has(h, m->client, m->id, out))
+        return -EEXIST;
+    message numbered = *m;
+    numbered.seq = h->last + 1;
+    *out = history_put(h, &numbered);
+    return *out != NULL ? 0 : -ENOMEM;
 }
 
 uint64_t history_first(const history *h)
 {
-    return h->last > HISTORY_MAX ? h->last - HISTORY_MAX + 1 : 1;
+    uint64_t removed = h->last > HISTORY_MAX ? h->last - HISTORY_MAX : 0;
+    return (removed > h->skipped ? removed : h->skipped) + 1;
 }
 
 const message *history_at(const history *h, uint64_t seq)

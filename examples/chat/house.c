@@ -1,5 +1,7 @@
 #include "house.h"
 
+#include "cluster.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -36,6 +38,12 @@ static room *room_new(const char *name, const char *topic)
     }
     snprintf(r->name, sizeof r->name, "%s", name);
     r->topic = topic;
+    r->route = room_put;
+    if (cluster_is_open() && cluster_share(r) < 0) {
+        weft_chan_free(r->inbox);
+        free(r);
+        return NULL;
+    }
     house.rooms[house.rooms_count++] = r;
     return r;
 }
@@ -43,6 +51,7 @@ static room *room_new(const char *name, const char *topic)
 static void room_free(room *r)
 {
     weft_value e;
+    cluster_unshare(r);
     while (!weft_is_error(e = weft_chan_try_recv(r->inbox)))
         free((room_event *)e);
     weft_chan_free(r->inbox);
@@ -51,30 +60,46 @@ static void room_free(room *r)
     free(r);
 }
 
+void house_room_failed(room *r, const char *why, bool members_are_lost)
+{
+    r->failures++;
+    json_writer w = {0};
+    json_open(&w, '{');
+    json_name_string(&w, "t", "failed");
+    json_name_string(&w, "room", r->name);
+    json_name_number(&w, "failures", r->failures);
+    json_name_string(&w, "why", why);
+    json_close(&w, '}');
+    packet *p = packet_new(&w);
+    if (p != NULL) {
+        p->room = r;
+        p->is_failure = members_are_lost;
+    }
+    house_tell_all(p);
+}
+
 /* A room has failed: tell all users. Members join again when the supervisor has restarted it. */
 static void on_exit_of_room(weft_fiber child, weft_value value, void *arg)
 {
     (void)arg;
     for (size_t i = 0; weft_is_error(value) && i < house.rooms_count; i++) {
         room *r = house.rooms[i];
-        if (r->fiber != child)
+        if (r->fiber != child && r->link != child)
             continue;
-        r->failures++;
         fprintf(stderr, "room %s failed (%s) and restarts\n", r->name, weft_error()->message);
-        json_writer w = {0};
-        json_open(&w, '{');
-        json_name_string(&w, "t", "failed");
-        json_name_string(&w, "room", r->name);
-        json_name_number(&w, "failures", r->failures);
-        json_name_string(&w, "why", weft_error()->message);
-        json_close(&w, '}');
-        packet *p = packet_new(&w);
-        if (p != NULL) {
-            p->room = r;
-            p->is_failure = true;
-        }
-        house_tell_all(p);
+        house_room_failed(r, weft_error()->message, r->fiber == child);
     }
+}
+
+/* Create the fibers of a room. */
+static int start_room(room *r, weft_fiber parent)
+{
+    const weft_spin_options options = {.name = r->name, .parent = parent};
+    weft_fiber fiber = weft_spin_with(room_run, r, &options);
+    int rc = fiber != 0 ? 0 : weft_error()->code;
+    if (rc == 0 && r->shared != NULL && (rc = cluster_start(r, parent)) < 0)
+        weft_terminate(fiber, 1.0);
+    return rc;
 }
 
 /* The supervisor restarts only the room that has failed. Other rooms do not notice. */
@@ -83,27 +108,39 @@ static weft_value supervise_rooms(void *arg)
     (void)arg;
     const weft_supervise_options options = {
         .strategy = WEFT_ONE_FOR_ONE,
-        .restart = WEFT_ON_ERROR, /* of rooms that users create */
+        .restart = WEFT_ON_ERROR,
         .restarts_max = UINT_MAX,
         .backoff_s = RESTART_DELAY_S,
         .backoff_max_s = RESTART_DELAY_MAX_S,
         .on_exit = on_exit_of_room,
     };
-    weft_child children[FIRST_ROOMS];
-    for (size_t i = 0; i < FIRST_ROOMS; i++)
-        children[i] = (weft_child){.name = house.rooms[i]->name,
-                                   .fn = room_run,
-                                   .arg = house.rooms[i],
-                                   .restart = WEFT_ON_ERROR};
-    return weft_supervise(children, FIRST_ROOMS, &options);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < FIRST_ROOMS; i++)
+        rc = start_room(house.rooms[i], weft_self());
+    if (rc == 0 && cluster_is_open())
+        rc = cluster_find_rooms(weft_self());
+    return rc == 0 ? weft_supervise(NULL, 0, &options) : rc;
+}
+
+/* A chat in one process has forgotten all messages of its last run. A cluster has a log. */
+static int choose_epoch(void)
+{
+    uint64_t random;
+    if (cluster_is_open()) {
+        snprintf(house.epoch, sizeof house.epoch, "%s", cluster_epoch());
+        return 0;
+    }
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return weft_fail(-EIO, "no random numbers");
+    snprintf(house.epoch, sizeof house.epoch, "%016llx", (unsigned long long)random);
+    return 0;
 }
 
 int house_open(void)
 {
-    uint64_t random;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return weft_fail(-EIO, "no random numbers");
-    snprintf(house.epoch, sizeof house.epoch, "%016llx", (unsigned long long)random);
+    int rc = choose_epoch();
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < FIRST_ROOMS; i++)
         if (room_new(first_rooms[i][0], first_rooms[i][1]) == NULL)
             return weft_fail(-ENOMEM, "no memory for the rooms");
@@ -136,21 +173,40 @@ static void tell_rooms(void)
     house_tell_all(packet_new(&w));
 }
 
-room *house_room(const char *name, bool may_create)
+static room *find_room(const char *name)
 {
     for (size_t i = 0; i < house.rooms_count; i++)
         if (strcmp(house.rooms[i]->name, name) == 0)
             return house.rooms[i];
-    room *r = may_create && house.rooms_count < ROOMS_MAX ? room_new(name, "") : NULL;
-    if (r == NULL)
-        return NULL;
-    const weft_spin_options options = {.name = r->name, .parent = house.supervisor};
-    if (weft_spin_with(room_run, r, &options) == 0) {
+    return NULL;
+}
+
+bool house_is_full(void)
+{
+    return house.rooms_count == ROOMS_MAX;
+}
+
+room *house_found_room(const char *name)
+{
+    room *r = find_room(name);
+    if (r != NULL || house_is_full() || (r = room_new(name, "")) == NULL)
+        return r;
+    if (start_room(r, house.supervisor) < 0) {
         room_free(house.rooms[--house.rooms_count]);
         return NULL;
     }
     tell_rooms();
     return r;
+}
+
+room *house_room(const char *name, bool may_create)
+{
+    room *r = find_room(name);
+    if (r != NULL || !may_create || house_is_full())
+        return r;
+    if (cluster_is_open() && cluster_add_room(name) < 0)
+        return NULL;
+    return house_found_room(name);
 }
 
 /* Make the reader of a user close the connection. The reader may be busy: it looks later, too. */
@@ -220,6 +276,8 @@ void house_write_rooms(json_writer *w)
         json_name_number(w, "last", (int64_t)r->history.last);
         json_name_number(w, "people", (int64_t)r->people);
         json_name_number(w, "failures", r->failures);
+        if (r->shared != NULL)
+            json_name_string(w, "owner", r->owner);
         json_close(w, '}');
     }
     json_close(w, ']');

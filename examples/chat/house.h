@@ -15,13 +15,19 @@ typedef struct user {
     int close_code; /* not 0: the reader must close the connection with this code */
 } user;
 
-/* Create the first rooms, and start their supervisor. Returns 0 or an error. */
+/*
+ * Create the first rooms, and start their supervisor. If the cluster is open, the rooms are shared.
+ * Returns 0 or an error.
+ */
 int house_open(void);
 
 /* End the rooms, and free them. No user may be connected. */
 void house_close(void);
 
-/* The name of this run of the program. Numbers of messages are only valid in one run. */
+/*
+ * The name of this run of the program, or of the cluster. Numbers of messages are only valid with
+ * this name.
+ */
 const char *house_epoch(void);
 
 /*
@@ -29,6 +35,17 @@ const char *house_epoch(void);
  * ROOMS_MAX rooms.
  */
 room *house_room(const char *name, bool may_create);
+
+/* Like house_room, for a room that another process has created. */
+room *house_found_room(const char *name);
+
+bool house_is_full(void);
+
+/*
+ * Count a failure of a room, and tell all users. If members_are_lost is set, the members join
+ * again.
+ */
+void house_room_failed(room *r, const char *why, bool members_are_lost);
 
 /*
  * Add a user. A user with the same client replaces the earlier one, which is closed.
@@ -48,7 +65,10 @@ int house_tell(weft_fiber writer, packet *p);
 /* Send a packet to all users, and release it. p may be NULL. */
 void house_tell_all(packet *p);
 
-/* Write the member "rooms": for each room its name, topic, last message, people and failures. */
+/*
+ * Write the member "rooms": for each room its name, topic, last message, people and failures, and
+ * in a cluster its owner.
+ */
 void house_write_rooms(json_writer *w);
 
 #endif

@@ -2,11 +2,14 @@
  * A chat, and the program of `make run`.
  *
  * Read room.c first: a room is an actor with supervised restarts. Then user.c: a connection is two
- * fibers of sequential code. house.c has the supervisor.
+ * fibers of sequential code. house.c has the supervisor. With --hub, several processes share the
+ * rooms: room_link.c owns a room or follows its owner, and room_owner.c writes the durable log.
  */
+#include "cluster.h"
 #include "house.h"
 #include "pages.h"
 #include "pulse.h"
+#include "text.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,10 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: chat [OPTION]... [DIRECTORY OF THE PAGE]\n"
     "  --listen=ADDRESS   default 127.0.0.1:8080, or any free port if 8080 is in use\n"
+    "  --hub=URL          share the rooms with other processes through a NATS server\n"
+    "  --name=NAME        the name of this process for users; default: host and pid\n"
     "  --self-signed      use HTTPS with a certificate that exists only for this run\n"
     "  --tls-cert=FILE    use HTTPS with this certificate\n"
     "  --tls-key=FILE     and this key\n";
@@ -27,6 +33,8 @@ typedef struct settings {
     const char *listen; /* NULL: the default */
     const char *dir;
     const char *tls_cert, *tls_key;
+    const char *hub;  /* NULL: one process */
+    const char *name; /* NULL: the default */
     bool is_self_signed;
 } settings;
 
@@ -36,6 +44,7 @@ static int read_settings(settings *s, int argc, char **argv)
     static const struct option options[] = {
         {"listen", required_argument, NULL, 'l'},   {"self-signed", no_argument, NULL, 's'},
         {"tls-cert", required_argument, NULL, 'c'}, {"tls-key", required_argument, NULL, 'k'},
+        {"hub", required_argument, NULL, 'u'},      {"name", required_argument, NULL, 'n'},
         {"help", no_argument, NULL, 'h'},           {0},
     };
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -51,6 +60,12 @@ static int read_settings(settings *s, int argc, char **argv)
             break;
         case 'k':
             s->tls_key = optarg;
+            break;
+        case 'u':
+            s->hub = optarg;
+            break;
+        case 'n':
+            s->name = optarg;
             break;
         default:
             fputs(usage, option == 'h' ? stdout : stderr);
@@ -79,6 +94,20 @@ static weft_tls *open_tls(const settings *s, int *rc)
     free(cert);
     free(key);
     return tls;
+}
+
+/* Returns 0, also if the chat runs in one process, or an error. */
+static int join_cluster(const settings *s)
+{
+    char host[13] = "", name[NAME_BYTES];
+    if (s->hub == NULL)
+        return 0;
+    gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "%s-%d", host, getpid());
+    if (s->name != NULL && !text_is_name(s->name))
+        return weft_fail(-EINVAL, "the name of a process has at most %d visible characters",
+                         NAME_CHARS_MAX);
+    return cluster_open(s->hub, s->name != NULL ? s->name : name);
 }
 
 /* Listen, and print the URL. Returns the socket or an error. */
@@ -121,12 +150,13 @@ int main(int argc, char **argv)
         return rc < 0 ? 0 : rc;
     pages p = {0};
     weft_tls *tls = open_tls(&s, &rc);
-    if (rc == 0 && (rc = pages_open(&p, s.dir)) == 0 && (rc = house_open()) == 0 &&
-        (rc = weft_shutdown_on_signals(5.0)) == 0)
+    if (rc == 0 && (rc = pages_open(&p, s.dir)) == 0 && (rc = join_cluster(&s)) == 0 &&
+        (rc = house_open()) == 0 && (rc = weft_shutdown_on_signals(5.0)) == 0)
         rc = weft_every(1.0, pulse_beat, NULL) != 0 ? serve(&s, tls, &p) : weft_error()->code;
     if (rc != -ECANCELED)
         fprintf(stderr, "chat: %s\n", weft_error() != NULL ? weft_error()->message : strerror(-rc));
     house_close();
+    cluster_close();
     pages_close(&p);
     weft_tls_free(tls);
     return rc != -ECANCELED;

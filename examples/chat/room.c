@@ -13,9 +13,10 @@ typedef struct members {
     member list[MEMBERS_MAX];
     size_t count;
     bool has_changed; /* the members have not been told yet */
+    uint64_t told;    /* the last message that the members have been told */
 } members;
 
-int room_send(room *r, const room_event *e, const char *text)
+static int send_copy(room *r, const room_event *e, const char *text, room_route *route)
 {
     size_t bytes = text != NULL ? strlen(text) + 1 : 1;
     room_event *copy = malloc(sizeof *copy + bytes);
@@ -23,13 +24,28 @@ int room_send(room *r, const room_event *e, const char *text)
         return -ENOMEM;
     *copy = *e;
     memcpy(copy->text, text != NULL ? text : "", bytes);
-    int rc = weft_chan_send(r->inbox, (weft_value)copy);
+    int rc = route(r, copy);
     if (rc < 0)
         free(copy);
     return rc;
 }
 
-static int64_t now_ms(void)
+int room_send(room *r, const room_event *e, const char *text)
+{
+    return send_copy(r, e, text, r->route);
+}
+
+int room_send_here(room *r, const room_event *e, const char *text)
+{
+    return send_copy(r, e, text, room_put);
+}
+
+int room_put(room *r, room_event *e)
+{
+    return weft_chan_send(r->inbox, (weft_value)e);
+}
+
+int64_t room_clock_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -58,38 +74,67 @@ static void remove_member(members *all, member *m)
     all->has_changed = true;
 }
 
-/* Send a packet to all members except one, and release it. Remove members that have ended. */
-static void tell_all(members *all, packet *p, weft_fiber except)
+/* Send a packet to a member. Remove the member if it has ended. */
+static void tell_member(members *all, member *m, packet *p)
 {
-    for (size_t i = all->count; p != NULL && i-- > 0;) {
-        weft_fiber writer = all->list[i].writer;
-        if (writer != except && house_tell(writer, p) == -ESRCH)
-            remove_member(all, &all->list[i]);
-    }
+    if (p != NULL && house_tell(m->writer, p) == -ESRCH)
+        remove_member(all, m);
+}
+
+/* Send a packet to all members except one name, and release it. */
+static void tell_all(members *all, packet *p, const char *except)
+{
+    for (size_t i = all->count; i-- > 0;)
+        if (except == NULL || strcmp(all->list[i].name, except) != 0)
+            tell_member(all, &all->list[i], p);
     packet_release(p);
 }
 
+/* Collect the names of the members, one per line. A route decides who else must be told. */
+static void send_names(room *r, members *all)
+{
+    char *names = malloc(MEMBERS_MAX * NAME_BYTES + 1);
+    if (names == NULL)
+        return; /* try again after the next event */
+    char *end = names;
+    for (size_t i = 0; i < all->count; i++)
+        if (all->list[i].name[0] != '\0')
+            end = stpcpy(stpcpy(end, all->list[i].name), "\n");
+    *end = '\0';
+    all->has_changed = room_send(r, &(room_event){.kind = ROOM_HERE}, names) < 0;
+    free(names);
+}
+
+/* Return whether a line occurs in the text before it. */
+static bool is_repeated(const char *text, const char *line, size_t bytes)
+{
+    for (const char *other = text; other < line; other = strchr(other, '\n') + 1)
+        if (strncmp(other, line, bytes) == 0)
+            return true;
+    return false;
+}
+
 /* Tell all members who is here. A window that connects again can be here twice for a moment. */
-static void tell_people(room *r, members *all)
+static void on_here(room *r, members *all, const room_event *e)
 {
     json_writer w = {0};
     begin(&w, "here", r);
     json_name(&w, "people");
     json_open(&w, '[');
     r->people = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        bool is_listed = all->list[i].name[0] == '\0';
-        for (size_t j = 0; j < i && !is_listed; j++)
-            is_listed = strcmp(all->list[j].name, all->list[i].name) == 0;
-        if (is_listed)
+    char name[NAME_BYTES];
+    for (const char *line = e->text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        size_t bytes = (size_t)(end - line);
+        if (bytes >= sizeof name || is_repeated(e->text, line, bytes + 1))
             continue;
-        json_string(&w, all->list[i].name);
+        memcpy(name, line, bytes);
+        name[bytes] = '\0';
+        json_string(&w, name);
         r->people++;
     }
     json_close(&w, ']');
     json_close(&w, '}');
-    all->has_changed = false;
-    tell_all(all, packet_new(&w), 0);
+    tell_all(all, packet_new(&w), NULL);
 }
 
 /* Tell a new member the messages that it does not have. */
@@ -131,8 +176,57 @@ static void tell_refusal(const room *r, const room_event *e, const char *why)
     packet_release(p);
 }
 
+static void on_leave(members *all, const room_event *e)
+{
+    member *m = find_member(all, e->who.writer);
+    if (m != NULL)
+        remove_member(all, m);
+}
+
+/* Return a packet with a message, for one window or, if reader is "", for all others. */
+static packet *message_packet(const room *r, const message *m, const char *reader)
+{
+    json_writer w = {0};
+    begin(&w, "said", r);
+    json_name(&w, "message");
+    history_write(&w, m, reader);
+    json_close(&w, '}');
+    packet *p = packet_new(&w);
+    if (p != NULL) {
+        p->room = r;
+        p->seq = m->seq;
+        p->received_s = m->received_s;
+    }
+    return p;
+}
+
+/* Send a message to all members. The window that has sent it recognises its id. */
+static void tell_message(const room *r, members *all, const message *m)
+{
+    packet *own = message_packet(r, m, m->client), *other = message_packet(r, m, "");
+    for (size_t i = all->count; i-- > 0;) {
+        member *to = &all->list[i];
+        tell_member(all, to, strcmp(to->client, m->client) == 0 ? own : other);
+    }
+    packet_release(own);
+    packet_release(other);
+}
+
+/* Send the messages that the members have not been told yet. */
+static void tell_news(room *r, members *all)
+{
+    if (all->told + 1 < history_first(&r->history)) { /* messages are missing: begin again */
+        for (size_t i = 0; i < all->count; i++)
+            tell_history(r, &all->list[i], all->told);
+        all->told = r->history.last;
+    }
+    while (all->told < r->history.last)
+        tell_message(r, all, history_at(&r->history, ++all->told));
+}
+
 static void on_join(room *r, members *all, const room_event *e)
 {
+    tell_news(r, all); /* the new member gets all messages at once, below */
     member *place = find_member(all, e->who.writer);
     if (place == NULL && all->count == MEMBERS_MAX) {
         tell_refusal(r, e, "the room is full");
@@ -145,38 +239,13 @@ static void on_join(room *r, members *all, const room_event *e)
     tell_history(r, place, e->since);
 }
 
-static void on_leave(members *all, const room_event *e)
-{
-    member *m = find_member(all, e->who.writer);
-    if (m != NULL)
-        remove_member(all, m);
-}
-
-/* Return a packet with a message, for one window or, if reader is "", for all others. */
-static packet *message_packet(const room *r, const message *m, const char *reader,
-                              double received_s)
-{
-    json_writer w = {0};
-    begin(&w, "said", r);
-    json_name(&w, "message");
-    history_write(&w, m, reader);
-    json_close(&w, '}');
-    packet *p = packet_new(&w);
-    if (p != NULL) {
-        p->room = r;
-        p->seq = m->seq;
-        p->received_s = received_s;
-    }
-    return p;
-}
-
-/* Confirm a message to its sender. The sender may be in another room meanwhile. */
-static void tell_sender(const room *r, const room_event *e, const message *m)
+/* Confirm a message that tell_news has not confirmed. stored is NULL if the message is too old. */
+static void tell_sender(const room *r, const room_event *e, const message *stored)
 {
     packet *p = NULL;
-    if (m != NULL) {
-        p = message_packet(r, m, e->who.client, e->received_s);
-    } else { /* a repetition of an old message */
+    if (stored != NULL) {
+        p = message_packet(r, stored, e->who.client);
+    } else {
         json_writer w = {0};
         begin(&w, "known", r);
         json_name_number(&w, "id", e->id);
@@ -188,10 +257,22 @@ static void tell_sender(const room *r, const room_event *e, const message *m)
     packet_release(p);
 }
 
+/* A message is in the history. Its sender may be in another room meanwhile. */
+static void on_stored(room *r, members *all, const room_event *e)
+{
+    const message *stored = NULL;
+    tell_news(r, all);
+    if (e->is_new && find_member(all, e->who.writer) != NULL)
+        return;
+    history_has(&r->history, e->who.client, e->id, &stored);
+    tell_sender(r, e, stored);
+}
+
 /* Store a message, and send it to all members. */
 static void on_say(room *r, members *all, room_event *e)
 {
-    message m = {.at_ms = now_ms(), .id = e->id, .text = e->text};
+    message m = {
+        .at_ms = room_clock_ms(), .id = e->id, .received_s = e->received_s, .text = e->text};
     memcpy(m.from, e->who.name, sizeof m.from);
     memcpy(m.client, e->who.client, sizeof m.client);
     const message *stored = NULL;
@@ -200,11 +281,10 @@ static void on_say(room *r, members *all, room_event *e)
         tell_refusal(r, e, "the server has no memory");
         return;
     }
-    tell_sender(r, e, stored);
-    if (rc == 0) {
-        tell_all(all, message_packet(r, stored, "", e->received_s), e->who.writer);
+    e->is_new = rc == 0;
+    on_stored(r, all, e);
+    if (e->is_new)
         weft_cond_broadcast(&r->has_message);
-    }
 }
 
 static void on_typing(const room *r, members *all, const room_event *e)
@@ -214,7 +294,7 @@ static void on_typing(const room *r, members *all, const room_event *e)
     json_name_string(&w, "from", e->who.name);
     json_name_bool(&w, "on", e->is_on);
     json_close(&w, '}');
-    tell_all(all, packet_new(&w), e->who.writer);
+    tell_all(all, packet_new(&w), e->who.name);
 }
 
 static int handle_event(room *r, members *all, room_event *e)
@@ -232,6 +312,15 @@ static int handle_event(room *r, members *all, room_event *e)
     case ROOM_TYPING:
         on_typing(r, all, e);
         break;
+    case ROOM_HERE:
+        on_here(r, all, e);
+        break;
+    case ROOM_NEWS:
+        tell_news(r, all);
+        break;
+    case ROOM_STORED:
+        on_stored(r, all, e);
+        break;
     case ROOM_FAIL:
         return weft_fail(-EIO, "%s pressed the button", e->who.name);
     }
@@ -246,10 +335,11 @@ weft_value room_run(void *arg)
         return weft_fail(-ENOMEM, "no memory for the members of %s", r->name);
     WEFT_DEFER(free, all);
     r->fiber = weft_self();
+    all->told = r->history.last;
     for (;;) {
         /* Joins and leaves often come together: tell the members once. */
         if (all->has_changed && weft_chan_is_empty(r->inbox))
-            tell_people(r, all);
+            send_names(r, all);
         weft_value next = weft_chan_recv(r->inbox);
         if (weft_is_error(next))
             return next; /* cancelled */

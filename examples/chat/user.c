@@ -1,5 +1,6 @@
 #include "user.h"
 
+#include "cluster.h"
 #include "command.h"
 #include "house.h"
 #include "pulse.h"
@@ -59,7 +60,8 @@ static int note_packet(user *u, const packet *p)
         return 0;
     if (p->is_failure) /* the room has forgotten the user */
         return send_event(u, u->room, (room_event){.kind = ROOM_JOIN, .since = u->seq}, NULL);
-    u->seq = p->seq;
+    if (p->seq > u->seq) /* a repeated message is confirmed with its old number */
+        u->seq = p->seq;
     return 0;
 }
 
@@ -182,6 +184,8 @@ static int send_welcome(const user *u)
     json_name_string(&w, "epoch", house_epoch());
     json_name_number(&w, "textMax", TEXT_BYTES_MAX);
     json_name_string(&w, "backend", weft_backend_name());
+    if (cluster_is_open())
+        json_name_string(&w, "process", cluster_process());
     house_write_rooms(&w);
     json_close(&w, '}');
     int rc = w.has_failed ? -ENOMEM : weft_ws_send(u->ws, WEFT_WS_TEXT, w.text, w.bytes);

@@ -1,6 +1,6 @@
 /*
- * A durable work queue. Each item is handled at least once: an item whose handler fails is delivered
- * again, and becomes a dead letter after three deliveries.
+ * A durable work queue. Each item is handled at least once. An item whose handler fails is
+ * delivered again, and becomes a dead letter after three deliveries.
  * usage: work [URL]
  */
 #include <weft.h>

@@ -21,10 +21,14 @@
  * start with "weft." are reserved. Names of queues and logs are one token of at most 64 bytes.
  *
  * A hub belongs to the thread that opened it. Other threads open their own hubs. In another thread,
- * calls return -EXDEV.
- * The fibers of a hub are daemons, and children of the main fiber of the thread. While a hub is open,
- * weft_await_children in a main fiber waits for them, weft_supervise without a list too, and
- * weft_terminate_children ends them, which closes the hub. Use a group (group.h) for the own fibers.
+ * calls return -EXDEV. If the thread ends without weft_hub_close, the hub ends with the thread, and
+ * its last output may be lost. In a child of weft_fork, calls return -EOWNERDEAD, except
+ * weft_hub_close.
+ *
+ * The fibers of a hub are daemons, and children of the main fiber of the thread. While a hub is
+ * open, weft_await_children in a main fiber waits for them, weft_supervise without a list too, and
+ * weft_terminate_children ends them, which closes the hub. Use a group (group.h) for the own
+ * fibers.
  *
  * Every switchpoint obeys scopes. If a scope ends a put, set, append or call, the operation may
  * have taken effect. If the connection breaks, the hub connects again by itself, to any server that
@@ -161,7 +165,8 @@ WEFT_SWITCHPOINT int weft_hub_call(weft_hub *hub, const char *to, const void *da
  *
  * The messages are pointers to weft_hub_msg. The fiber must belong to the thread of the hub. The
  * fiber frees each message. The exposure ends with the fiber, with weft_hub_withdraw, or with the
- * hub. A fiber can expose several names.
+ * hub. A fiber can expose several names. Before its end, the fiber should receive and free the
+ * messages in its mailbox (weft_try_receive). Otherwise weft_hub_close frees them.
  *
  * If token is NULL, the name is shared: several fibers and processes may expose it, and each
  * message goes to one of them. If token is not NULL, the name has one owner, and the owner holds a

@@ -190,3 +190,20 @@ TEST(only_the_sender_of_a_message_learns_its_id)
     free(own.text);
     free(other.text);
 }
+
+TEST(a_copy_of_a_history_detects_the_same_repetitions)
+{
+    const message *m;
+    message late = {.seq = 41, .id = 9, .from = "Ada", .client = "a", .text = "forty-one"};
+    ck_assert_int_eq(add("b", 1, &m), 0);
+    ck_assert_ptr_nonnull(history_put(past, &late)); /* messages 2 to 40 are missing */
+    ck_assert_uint_eq(history_first(past), 41);
+    ck_assert_uint_eq(past->last, 41);
+    ck_assert(history_has(past, "a", 9, &m) && m->seq == 41);
+    ck_assert(history_has(past, "a", 8, &m) && m == NULL);
+    ck_assert(!history_has(past, "a", 10, &m));
+    ck_assert(history_has(past, "b", 1, &m) && m == NULL); /* message 1 is not shown any more */
+    ck_assert_int_eq(add("a", 10, &m), 0);
+    ck_assert_uint_eq(m->seq, 42);
+    ck_assert_uint_eq(history_first(past), 41);
+}

@@ -122,7 +122,7 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     /* These fields are bits of one word, so the compiler combines the writes. */
     f->is_stopped = f->is_shutdown = f->is_restarting = f->is_interrupted = false;
     f->was_interrupted = f->is_closing = f->is_daemon = f->is_unawaited = f->has_drop =
-        f->has_unawaited = false;
+        f->has_unawaited = f->is_value_taken = false;
     f->name[0] = '\0';
     f->refusals = 0;
     uint32_t arg_room = f->arg_room;

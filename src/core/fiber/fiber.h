@@ -219,6 +219,7 @@ struct weft__fiber {
             bool is_closing : 1;          /* its children are being ended, including new children */
             bool is_daemon : 1;           /* weft_suspend in main does not wait for this fiber */
             bool is_unawaited : 1;        /* its value is discarded (weft_go, weft_after) */
+            bool is_value_taken : 1;      /* in phase ENDED: only monitors may still await it */
             bool has_own_size : 1;        /* stack_bytes was given */
             bool is_forked : 1;           /* became a main fiber in a child of weft_fork */
             bool has_children_reaper : 1; /* live->children_reaper is not NULL */

@@ -48,16 +48,27 @@ static void target_exited(weft__exit_hook *target_hook)
     free(m);
 }
 
+/*
+ * Drop an await of an ended fiber that a watcher has not made. Without a reaper, one more await is
+ * allowed, unless a fiber without a monitor has awaited the fiber, or none will. If no await is
+ * left, the fiber is gone.
+ */
+static void drop_await(weft__fiber *f)
+{
+    uint32_t awaits_min = f->reaper == NULL && !f->is_value_taken;
+    f->awaits_left -= f->awaits_left > awaits_min;
+    if (f->awaits_left == 0 && f->reaper == NULL)
+        weft__fiber_release(weft__cord_self, f);
+}
+
 /* Exit hook of the watcher: free the monitor, and drop the watcher's await of the target. */
 static void watcher_exited(weft__exit_hook *watcher_hook)
 {
     monitor *m = CONTAINER_OF(watcher_hook, monitor, watcher_hook);
     weft__fiber *f = m->target;
     weft__exit_hook_remove(&m->target_hook);
-    if (m->is_await_due && f->phase == WEFT__ENDED && !weft__fiber_is_group_held(f)) {
-        uint32_t awaits_min = f->reaper == NULL; /* without a reaper, one more await is allowed */
-        f->awaits_left -= f->awaits_left > awaits_min;
-    }
+    if (m->is_await_due && f->phase == WEFT__ENDED && !weft__fiber_is_group_held(f))
+        drop_await(f);
     monitor_unreserve(m);
     free(m);
 }

@@ -144,16 +144,20 @@ static uint32_t exit_notify(weft__cord *c, weft__fiber *f, weft_value value)
     bool is_awaited = wake_awaiters(c, f, value);
     bool is_error_handled = is_awaited || f->reaper != NULL;
     uint32_t awaits = !is_awaited && !f->is_unawaited;
-    if (UNLIKELY(f->monitors != NULL))
+    if (UNLIKELY(f->monitors != NULL)) {
+        f->is_value_taken = awaits == 0;
         awaits = weft__monitors_notify(c, f, &is_error_handled);
+    }
     if (!is_error_handled)
         raise_in_parent(c, f, value);
     if (UNLIKELY(f->reaper != NULL)) {
         bool keeps_record = f->reaper->type->ended(f->reaper, f, value);
         if (keeps_record && f->reaper == NULL)
             return UINT32_MAX; /* the record exists until the reaper collects the fiber */
-        if (!keeps_record)
+        if (!keeps_record) {
             f->reaper = NULL;
+            f->is_value_taken = f->monitors != NULL;
+        }
         return f->monitors != NULL ? awaits : 0;
     }
     return awaits;
@@ -339,7 +343,7 @@ int weft__fiber_restart(weft__cord *c, weft__fiber *f)
     weft__fiber_reset_context(f);
     ended_list_leave(c, f);
     weft__error_set(f, NULL);
-    f->is_stopped = false;
+    f->is_stopped = f->is_value_taken = false;
     f->live->grace_ns = 0;
     f->live->cpu_ns = f->spent_ns;
     f->live->cxx = (weft__cxx_globals){0};
@@ -401,6 +405,7 @@ weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
      * await f once.
      */
     bool is_extra_await = f->monitors != NULL && !weft__monitors_await(f, c->current);
+    f->is_value_taken |= is_extra_await;
     /*
      * If a group keeps the record, count every await. The group later checks whether f was awaited.
      */

@@ -49,7 +49,7 @@ static ssize_t creds_read(const char *path, char text[CREDS_BYTES_MAX])
 {
     int fd = weft_open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return weft_fail(fd, "cannot open the credentials %s", path);
+        return weft_fail(-EINVAL, "cannot open the credentials %s: %s", path, strerror(-fd));
     ssize_t n = weft_read_full(fd, text, CREDS_BYTES_MAX);
     weft_close(fd);
     if (n == CREDS_BYTES_MAX)

@@ -10,7 +10,7 @@
  *
  * text are the credentials of weft_hub_options, or NULL: those of the URL of the server. nonce is
  * of the INFO of the server. Reads the file of a path, so that a new file applies to the next
- * connection. A switchpoint. Returns 0, an error of open(2) or read(2), or:
+ * connection. A switchpoint. Returns 0, an error of read(2), or:
  * -EACCES if a nonce is needed and the server has sent none
  * -EINVAL if the credentials are not valid
  * -ENOMEM if memory is exhausted

@@ -169,6 +169,8 @@ static void exposure_on_message(void *ctx, const weft__delivery *d)
         weft__hub_msg_new(e->hub, d->subject, d->reply, (weft__slice){0}, d->payload);
     if (msg == NULL) {
         e->hub->counters.dropped++;
+        if (d->reply.bytes > 0)
+            weft__hub_refuse(e->hub, d->reply, -ENOMEM, "no memory for the message");
         return;
     }
     weft__message *m = CONTAINER_OF(msg, weft__message, base);
@@ -330,7 +332,7 @@ static int monitor_handle(weft_hub *hub, weft_fiber fiber)
     if (r == NULL)
         return 0;
     if (r->is_monitored) {
-        weft_unmonitor(fiber);
+        weft_unmonitor(fiber); /* weft keeps the value only for other fibers */
         recipient_ended(hub, r);
         return 0;
     }

@@ -179,6 +179,7 @@ static int open_error(int code)
     switch (code) {
     case -EACCES:
     case -ECANCELED:
+    case -EINVAL: /* of the credentials */
     case -ENOMEM:
     case -ENOTSUP:
     case -EPROTO:
@@ -322,8 +323,7 @@ int weft_hub_close(weft_hub *hub)
         return -EBADF;
     hub->is_closing = true;
     int rc = hub->is_closed ? -ENOTCONN : close_gracefully(hub);
-    if (hub->root != 0)
-        weft_terminate(hub->root, CLOSE_S);
+    weft__root_end(hub, CLOSE_S);
     weft__list_remove(&hub->node);
     weft__hub_release(hub);
     return rc == 0 ? 0 : weft_fail(-ENOTCONN, "weft_hub_close: the output was not sent");

@@ -94,7 +94,7 @@ struct weft_hub {
     uint64_t inboxes; /* subjects that weft__hub_inbox has made */
     weft_hub_counters counters;
 
-    weft_fiber root;  /* 0: not started, or ended */
+    weft_fiber root;  /* 0: not started */
     weft_group group; /* the other fibers of the hub; the root fiber opens it */
     weft_event is_started;
 
@@ -152,6 +152,9 @@ bool weft__thread_is_forked(const weft_hub *hub); /* in a child of weft_fork */
 
 /* Start the fibers of a connected hub. Returns 0 or an error. */
 int weft__root_start(weft_hub *hub);
+
+/* End the fibers of a hub. If the thread ends, they may have ended. */
+void weft__root_end(weft_hub *hub, double grace_s);
 
 /* Make the root fiber drop the connection, for a reason. Does not switch. */
 void weft__root_break(weft_hub *hub, int code);
@@ -259,6 +262,9 @@ static inline weft__message *weft__message_of(weft__list *node)
 {
     return CONTAINER_OF(node, weft__message, node);
 }
+
+/* Reply to a call with an error. Does not switch. */
+void weft__hub_refuse(weft_hub *hub, weft__slice reply, int code, const char *text);
 
 /* Reply with an error if the message is a call without a reply. Does not switch. */
 void weft__message_refuse(weft__message *m, int code, const char *text);

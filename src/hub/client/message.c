@@ -46,10 +46,9 @@ static weft__message *message_of(weft_hub_msg *msg)
 }
 
 /* Compose a reply. headers has ERROR_HEADERS_BYTES; without an error it is not used. */
-static weft__publication reply_compose(const weft__message *m, int code, char *headers,
-                                       weft__slice payload)
+static weft__publication reply_compose(weft__slice to, int code, char *headers, weft__slice payload)
 {
-    weft__publication p = {.subject = weft__slice_of(m->reply), .payload = payload};
+    weft__publication p = {.subject = to, .payload = payload};
     if (code < 0) {
         snprintf(headers, ERROR_HEADERS_BYTES, "NATS/1.0\r\nWeft-Error: %d\r\n\r\n", -code);
         p.headers = weft__slice_of(headers);
@@ -57,14 +56,19 @@ static weft__publication reply_compose(const weft__message *m, int code, char *h
     return p;
 }
 
-void weft__message_refuse(weft__message *m, int code, const char *text)
+void weft__hub_refuse(weft_hub *hub, weft__slice reply, int code, const char *text)
 {
     char headers[ERROR_HEADERS_BYTES];
+    weft__publication p = reply_compose(reply, code, headers, weft__slice_of(text));
+    weft__hub_publish_now(hub, &p); /* if this fails, the caller waits until its deadline */
+}
+
+void weft__message_refuse(weft__message *m, int code, const char *text)
+{
     if (m->is_answered)
         return;
     m->is_answered = true;
-    weft__publication p = reply_compose(m, code, headers, weft__slice_of(text));
-    weft__hub_publish_now(m->hub, &p); /* if this fails, the caller waits until its deadline */
+    weft__hub_refuse(m->hub, weft__slice_of(m->reply), code, text);
 }
 
 static int message_check(const weft_hub_msg *msg, const char *function)
@@ -87,7 +91,7 @@ static int message_answer(weft__message *m, int code, weft__slice payload)
 {
     char headers[ERROR_HEADERS_BYTES];
     weft_hub *hub = m->hub;
-    weft__publication p = reply_compose(m, code, headers, payload);
+    weft__publication p = reply_compose(weft__slice_of(m->reply), code, headers, payload);
     m->is_answered = true;
     weft__hub_hold(hub); /* and its messages */
     int rc = weft__hub_publish(hub, &p);

@@ -7,6 +7,8 @@
 #include <weft/scope.h>
 #include <weft/time.h>
 
+#include <math.h>
+
 static void root_say_broken(const weft_hub *hub, int code)
 {
     char text[WEFT__SERVER_TEXT_BYTES];
@@ -177,9 +179,16 @@ static weft_value root_run(void *arg)
     weft__hub_wake_all(hub);
     weft_group_cancel(&hub->group);
     rc = weft_group_close(&hub->group);
-    hub->root = 0;
     weft_event_set(&hub->is_started);
     return 0;
+}
+
+void weft__root_end(weft_hub *hub, double grace_s)
+{
+    weft_terminate(hub->root, grace_s);
+    WEFT_SHIELD(INFINITY)
+        (void)weft_await(hub->root); /* at once: weft does not store its value any more */
+    hub->root = 0;
 }
 
 int weft__root_start(weft_hub *hub)
@@ -190,8 +199,8 @@ int weft__root_start(weft_hub *hub)
     if (hub->root == 0)
         return weft_error()->code;
     int rc = weft_event_wait(&hub->is_started);
-    if (rc < 0 && hub->root != 0)
-        weft_terminate(hub->root, 0);
+    if (rc < 0 || hub->is_closed)
+        weft__root_end(hub, 0);
     if (rc == 0 && hub->is_closed)
         rc = weft_fail(-ENOMEM, "weft_hub_open: no memory for the fibers of the hub");
     return rc;

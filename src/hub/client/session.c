@@ -259,7 +259,11 @@ static int session_establish(weft_hub *hub, weft__server *server)
         rc = session_secure(hub);
     if (rc == 0)
         rc = session_login(hub);
-    return rc == 0 ? session_wait_pong(hub) : rc;
+    if (rc == 0)
+        rc = session_wait_pong(hub);
+    if (rc == 0 && hub->info.is_lame)
+        rc = weft_fail(-ESHUTDOWN, "the server ends soon");
+    return rc;
 }
 
 int weft__session_open(weft_hub *hub, weft__server *server)

@@ -145,6 +145,49 @@ TEST(monitoring_twice_sends_one_message_which_unmonitor_does_not_remove)
     ck_assert_int_eq(weft_await(f), 1);
 }
 
+TEST(a_fiber_that_was_awaited_is_gone_after_unmonitor)
+{
+    weft_fiber f = spin_monitored();
+    weft_fiber awaiter = spin_waiting(await_fiber, id_arg(f));
+    weft_schedule(f, 3);
+    ck_assert_int_eq(weft_await(awaiter), 3);
+    assert_notified_of(f);
+    ck_assert_int_eq(weft_unmonitor(f), 0);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+}
+
+static weft_fiber own_id;
+
+FIBER_DO(store_id_and_suspend, own_id = weft_self(), weft_suspend())
+
+TEST(a_fiber_that_no_fiber_awaits_is_gone_after_unmonitor)
+{
+    ck_assert_int_eq(weft_go(store_id_and_suspend, NULL), 0);
+    let_run();
+    ck_assert_int_eq(weft_monitor(own_id), 0);
+    weft_schedule(own_id, 3);
+    assert_notified_of(own_id);
+    ck_assert_uint_eq(stats().fibers_unawaited, 1); /* this monitor could await the fiber */
+    ck_assert_int_eq(weft_unmonitor(own_id), 0);
+    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+}
+
+TEST(a_fiber_of_a_group_is_gone_after_unmonitor)
+{
+    int rc;
+    WEFT_GROUP(g, rc) {
+        weft_fiber f = weft_group_spin(&g, suspend, NULL);
+        ck_assert_int_eq(weft_monitor(f), 0);
+        let_run();
+        weft_schedule(f, 3);
+        assert_notified_of(f);
+        ck_assert_int_eq(weft_unmonitor(f), 0);
+        ck_assert_uint_eq(stats().fibers_unawaited, 0);
+    }
+    ck_assert_int_eq(rc, 0);
+}
+
 TEST(each_monitor_of_an_ended_fiber_is_notified_at_once_and_may_await_it)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(-4096));

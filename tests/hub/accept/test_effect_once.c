@@ -44,7 +44,7 @@ static sqlite3 *open_database(const char *path)
     return db;
 }
 
-/* Store the id and add 1 to the balance, or do nothing if the id is there. True: the effect is new. */
+/* Store the id and add 1 to the balance, unless the id is there. Returns true if it is new. */
 static bool commit_effect(sqlite3 *db, const char *id)
 {
     run_sql(db, "BEGIN IMMEDIATE");

@@ -260,6 +260,19 @@ TEST(credentials_of_a_missing_file_are_an_error)
     fake_begin_open(&s, &(weft_hub_options){.credentials = "/nonexistent/x.creds"});
     fake_accept(&s);
     fake_say(&s, INFO);
+    ck_assert_int_eq(fake_await_open(&s), -EINVAL);
+    fake_hang_up(&s);
+    weft_close(s.listener);
+}
+
+TEST(a_server_in_lame_duck_mode_is_not_used)
+{
+    fake_server s;
+    fake_begin_open(&s, NULL);
+    fake_accept(&s);
+    fake_say(&s, INFO_OF(",\"ldm\":true"));
+    fake_expect(&s, "PING");
+    fake_say(&s, "PONG\r\n");
     ck_assert_int_eq(fake_await_open(&s), -ENOTCONN);
     fake_hang_up(&s);
     weft_close(s.listener);
