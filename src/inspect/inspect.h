@@ -271,8 +271,8 @@ int weft__view_select(const weft__view *v, weft_inspector *i, const weft__index 
  */
 
 /*
- * Write the values of a row, except the begin of its wait. Returns the begin of the wait in ms since
- * the epoch, of a group the begin of the longest wait, or 0 if the row does not wait.
+ * Write the values of a row, except the begin of its wait. Returns the begin of the wait in ms
+ * since the epoch, of a group the begin of the longest wait, or 0 if the row does not wait.
  */
 int64_t weft__row_write(weft__json *w, weft_inspector *i, const weft__index *x, const weft__view *v,
                         const weft__view_row *row);
