@@ -151,25 +151,33 @@ static void handle_batch(epoll_backend *b)
         handle_event(b, &b->events[b->events_done++]);
 }
 
+/* The caller counts the system call. */
 static int wait_ms(epoll_backend *b, int64_t timeout_ns)
 {
     int64_t ms = timeout_ns < 0 ? -1 : timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0);
-    int limit_ms = ms > INT32_MAX ? INT32_MAX : (int)ms;
-    return WEFT__COUNTED(epoll_wait(b->epoll_fd, b->events, EVENTS_MAX, limit_ms));
+    return epoll_wait(b->epoll_fd, b->events, EVENTS_MAX, ms > INT32_MAX ? INT32_MAX : (int)ms);
+}
+
+/* Wait without epoll_pwait2, which the kernel lacks (before Linux 5.11). */
+COLD static int wait_ms_first(epoll_backend *b, int64_t timeout_ns)
+{
+    b->lacks_pwait2 = true;
+    return WEFT__COUNTED(wait_ms(b, timeout_ns));
+}
+
+/* The caller counts the first system call. */
+static int wait_ns(epoll_backend *b, int64_t timeout_ns)
+{
+    struct timespec timeout = weft__clock_spec(timeout_ns);
+    const struct timespec *limit = timeout_ns < 0 ? NULL : &timeout;
+    int count = epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, limit, NULL);
+    return UNLIKELY(count < 0 && errno == ENOSYS) ? wait_ms_first(b, timeout_ns) : count;
 }
 
 /* Return the number of events or -errno. */
 static int wait_events(epoll_backend *b, int64_t timeout_ns)
 {
-    int count = -1;
-    if (!b->lacks_pwait2) {
-        struct timespec timeout = weft__clock_spec(timeout_ns);
-        const struct timespec *limit = timeout_ns < 0 ? NULL : &timeout;
-        count = WEFT__COUNTED(epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, limit, NULL));
-        b->lacks_pwait2 = count < 0 && errno == ENOSYS; /* before Linux 5.11 */
-    }
-    if (b->lacks_pwait2)
-        count = wait_ms(b, timeout_ns);
+    int count = WEFT__COUNTED(b->lacks_pwait2 ? wait_ms(b, timeout_ns) : wait_ns(b, timeout_ns));
     return count < 0 ? -errno : count;
 }
 

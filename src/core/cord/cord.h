@@ -69,8 +69,15 @@ struct weft__cord {
     bool has_thread_states; /* a switch also swaps registered thread states (thread_state.h) */
     bool has_stack_advice;  /* the end of a fiber measures its stack (stack_advice.h) */
 
-    uint64_t switches;         /* excluding switches of the current tick */
-    bool is_accounting;        /* measure the time of each fiber */
+    uint64_t switches; /* excluding switches of the current tick */
+    union {
+        struct {
+            bool is_accounting; /* measure the time of each fiber */
+            bool has_trace;     /* trace is not NULL */
+            bool is_sample_due; /* the end of the idle loop begins a sample (latency.h) */
+        };
+        uint32_t slow_flags; /* all these fields; not 0: the idle loop takes its slow paths */
+    };
     struct weft__trace *trace; /* events of this cord (core/trace/trace.h); NULL: none wanted */
     /* Like tick_left and tick_span, which are 1 while trace is not NULL. Otherwise not used. */
     uint32_t traced_left, traced_span;

@@ -216,6 +216,15 @@ static inline void record_begin(weft__fiber *f, weft_fiber id, weft_fn *fn, void
     f->arg = arg;
 }
 
+/* The parent is closing, or the cord has a trace. */
+COLD static void fiber_set_up_rare(weft__cord *c, weft__fiber *f, const weft__fiber *parent)
+{
+    if (parent->is_closing)
+        weft__fiber_stop(c, f, -ECANCELED, WEFT__EXIT_WITH_PARENT);
+    if (f->is_traced)
+        weft__trace_spin(c, f);
+}
+
 /* Initialise a fiber with options. The record must be clean and have a stack. */
 __attribute__((always_inline)) static inline void
 fiber_set_up(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg,
@@ -238,8 +247,8 @@ fiber_set_up(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *ar
     c->spun++;
     weft__fiber_reset_context(f);
     weft__tree_link(f, parent);
-    if (UNLIKELY(parent->is_closing))
-        weft__fiber_stop(c, f, -ECANCELED, WEFT__EXIT_WITH_PARENT);
+    if (UNLIKELY(parent->is_closing || parent->is_traced))
+        fiber_set_up_rare(c, f, parent);
 }
 
 /*
@@ -259,8 +268,6 @@ static int fiber_make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_opt
         return weft_fail(rc, "new fiber: memory or ids are exhausted (%u fibers exist)",
                          weft__cord_fibers(c));
     fiber_set_up(c, f, weft__id_new(f), fn, arg, o, parent);
-    if (UNLIKELY(f->is_traced))
-        weft__trace_spin(c, f);
     *out = f;
     return 0;
 }
@@ -285,8 +292,6 @@ int weft__fiber_new_reserved(weft__cord *c, weft_fiber id, weft_fn *fn, void *ar
         fiber_set_up(c, f, id, fn, arg, o, parent);
         f->live->spun_at = spun_at;
         f->is_unawaited = true; /* the creator is in another thread and cannot await the fiber */
-        if (UNLIKELY(f->is_traced))
-            weft__trace_spin(c, f);
         fiber_queue_new(c, f);
         weft__id_reserve_refill(c);
     } else {

@@ -167,16 +167,21 @@ struct weft__fiber {
     weft_value value;      /* the value that the next switch to the fiber passes */
     uint64_t switches;     /* number of switches away from the fiber */
     weft__runnable queued; /* position on the run queue */
-    uint8_t pending;       /* not 0: the next blocking call fails (lifetime/cancel.h) */
-    uint8_t phase;         /* weft__phase */
-    bool is_wait_open;     /* weft_schedule may end the last wait, or queue f again */
     union {
         struct {
-            bool is_parked : 1;      /* weft_park was called; bit 0, for debuggers */
-            bool is_wake_traced : 1; /* while the cord has a weft__trace */
+            uint8_t pending; /* not 0: the next blocking call fails (lifetime/cancel.h) */
+            union {
+                struct {
+                    bool is_parked : 1;      /* weft_park was called; bit 0, for debuggers */
+                    bool is_wake_traced : 1; /* while the cord has a weft__trace */
+                };
+                uint8_t wake_flags; /* both fields; not 0: a wake-up takes the slow path */
+            };
         };
-        uint8_t wake_flags; /* both fields; not 0: a wake-up takes the slow path */
+        uint16_t op_flags; /* all these fields; not 0: an operation takes the slow path */
     };
+    uint8_t phase;                   /* weft__phase */
+    bool is_wait_open;               /* weft_schedule may end the last wait, or queue f again */
     weft__fiber *starter;            /* the fiber that waits in weft_start; NULL: none */
     weft__fiber_live *live;          /* NULL: no stack */
     const weft__wait_kind *waits_in; /* NULL: not waiting */

@@ -259,17 +259,18 @@ __attribute__((noinline)) static void exit_slow(weft__cord *c, weft__fiber *f, w
 {
     f->has_drop = false; /* the argument belongs to the function */
     weft_value value = exit_resolve_value(c, f, returned);
-    if (UNLIKELY(f->is_restarting)) {
-        fiber_run_again(c, f);
-        return;
+    if (UNLIKELY(f->is_restarting || f->is_traced)) {
+        if (f->is_restarting) {
+            fiber_run_again(c, f);
+            return;
+        }
+        weft__trace_exit_value(c, value);
     }
     if (UNLIKELY(weft__error_is_unseen(f)) && !weft_is_error(value) && !f->is_stopped)
         weft__diag_unseen(f);
     if (UNLIKELY(f->parent == NULL))
         weft__fork_exit(value); /* the main fiber of a child of weft_fork */
     exit_finish(c, f, value);
-    if (UNLIKELY(f->is_traced))
-        weft__trace_exit(c, f, value);
     weft__switch_away(c);
 }
 

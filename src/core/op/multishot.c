@@ -66,9 +66,9 @@ intptr_t weft__multishot_next(weft__multishot *m, const void **data)
     weft__fiber *f = c->current;
     intptr_t result;
     do {
-        f->was_interrupted = f->pending;
-        if (f->pending)
+        if (UNLIKELY(f->pending))
             return weft__call_refuse(c);
+        f->was_interrupted = false;
         if (UNLIKELY(c->backend != m->backend))
             return -EIO; /* the backend was replaced */
         result = c->backend->type->multishot_next(c->backend, m, data);

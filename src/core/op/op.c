@@ -36,18 +36,28 @@ static const weft__wait_kind waits_op[] = {
 #undef WAIT_KIND
 };
 
+/* The slow path of op_done: the operation was cancelled, or the fiber is parked or traced. */
+COLD static void op_done_slow(weft__cord *c, weft__op *op, intptr_t result)
+{
+    weft__fiber *f = op->owner;
+    if (c->trace != NULL)
+        weft__trace_complete(c, f, waits_op[op->code].name, op, result);
+    weft__wake(c, f, weft__cancel_resolve(f, result), WEFT__TAIL);
+}
+
 static void op_done(weft__op *op, intptr_t result)
 {
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
     weft__unhold_op(c, f);
-    if (UNLIKELY(c->trace != NULL))
-        weft__trace_complete(c, f, waits_op[op->code].name, op, result);
-    if (UNLIKELY(result == -ECANCELED))
-        result = weft__cancel_resolve(f, result);
-    else
-        f->was_interrupted = f->is_interrupted = false; /* as in weft__cancel_resolve */
-    weft__wake(c, f, result, WEFT__TAIL);
+    if (UNLIKELY(result == -ECANCELED || f->wake_flags != 0)) {
+        op_done_slow(c, op, result);
+        return;
+    }
+    f->was_interrupted = f->is_interrupted = false; /* as in weft__cancel_resolve */
+    f->waits_in = NULL;
+    f->value = result;
+    weft__runqueue_push(&c->runqueue, &f->queued);
 }
 
 intptr_t weft__op_finish_now(weft__cord *c, intptr_t result)
@@ -59,21 +69,28 @@ intptr_t weft__op_finish_now(weft__cord *c, intptr_t result)
     return weft__yield(c, result);
 }
 
+COLD static void op_begin_traced(weft__cord *c, const weft__op *op)
+{
+    if (c->trace != NULL)
+        weft__trace_submit(c, waits_op[op->code].name, op);
+}
+
 intptr_t weft__op_run(weft__op *op)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
     weft__fiber *f = c->current;
-    f->was_interrupted = f->pending;
-    if (f->pending)
-        return weft__call_refuse(c);
+    if (UNLIKELY(f->op_flags != 0)) {
+        if (f->pending)
+            return weft__call_refuse(c);
+        op_begin_traced(c, op);
+    }
+    f->was_interrupted = false;
     op->done = op_done;
     op->owner = f;
     weft__list_init(&op->link);
     c->ops++;
-    if (UNLIKELY(c->trace != NULL))
-        weft__trace_submit(c, waits_op[op->code].name, op);
     weft__backend *b = weft__cord_backend(c);
     intptr_t result = b->type->submit(b, op);
     if (result != WEFT__OP_PENDING)

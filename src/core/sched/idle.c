@@ -10,7 +10,6 @@
 #include "core/lifetime/tree.h"
 #include "core/sched/sched.h"
 #include "core/sched/trim.h"
-#include "core/trace/probes.h"
 #include "core/trace/trace.h"
 
 #include <weft/debug.h>
@@ -144,13 +143,15 @@ static int poll_and_check(weft__cord *c, weft__wake_source source)
 
 static void poll_and_wait(weft__cord *c, weft__wake_source source)
 {
-    if (UNLIKELY(c->now_ns - c->last_tick_ns >= WEFT__STALL_NS))
-        weft__latency_count_stall(c, c->now_ns - c->last_tick_ns);
+    int64_t began_ns = c->now_ns;
     int rc = poll_and_check(c, source);
     if (UNLIKELY(rc < 0))
         weft__cord_recover(c, rc);
     c->must_poll = false;
-    c->polled_ns = c->last_tick_ns = weft__cord_now(c);
+    int64_t now = weft__cord_now(c);
+    if (UNLIKELY(now >= c->latency.due_ns))
+        weft__latency_polled(c, began_ns);
+    c->polled_ns = c->last_tick_ns = now;
 }
 
 /*
@@ -210,12 +211,37 @@ static void idle_wait(weft__cord *c)
         weft__deadlock_resolve(c);
 }
 
-COLD static weft__runnable *idle_until_runnable(weft__cord *c)
+/* The cord becomes idle, with one of slow_flags. */
+COLD static void idle_begin_slow(weft__cord *c)
+{
+    if (c->has_trace)
+        weft__trace_idle(c);
+    if (c->is_accounting)
+        weft__account(c);
+}
+
+/* The cord is no longer idle, with one of slow_flags. The next fiber is not in the run queue. */
+COLD static void idle_end_slow(weft__cord *c)
+{
+    bool was_sample_due = c->is_sample_due;
+    c->is_sample_due = false;
+    if (was_sample_due)
+        weft__latency_begin(c, 1);
+    if (c->is_accounting)
+        weft__account_idle(c);
+    if (c->has_trace)
+        weft__trace_busy(c);
+    else if (was_sample_due)
+        weft__trace_update(c); /* a tracer may have started */
+}
+
+/* Not COLD, because a server runs the idle loop once per request: echo -1.6 % instructions. */
+weft__runnable *weft__idle(weft__cord *c)
 {
     if (weft__is_copy)
         weft__fork_stop();
-    if (c->is_accounting)
-        weft__account(c);
+    if (UNLIKELY(c->slow_flags != 0))
+        idle_begin_slow(c);
     /* A switch saves errno of the waiting fiber later. System calls here must not change it. */
     int error = errno;
     weft__cord_now(c);
@@ -228,10 +254,8 @@ COLD static weft__runnable *idle_until_runnable(weft__cord *c)
         timers_expire(c);
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
         if (r != NULL) {
-            if (UNLIKELY(c->now_ns >= c->latency.due_ns))
-                weft__latency_begin(c, 1);
-            if (c->is_accounting)
-                weft__account_idle(c);
+            if (UNLIKELY(c->slow_flags != 0))
+                idle_end_slow(c);
             errno = error;
             return r;
         }
@@ -250,20 +274,6 @@ COLD static weft__runnable *idle_until_runnable(weft__cord *c)
             continue;
         idle_wait(c);
     }
-}
-
-__attribute__((noinline)) COLD static weft__runnable *idle_traced(weft__cord *c)
-{
-    weft__trace_idle(c);
-    weft__runnable *r = idle_until_runnable(c);
-    weft__trace_busy(c);
-    return r;
-}
-
-weft__runnable *weft__idle(weft__cord *c)
-{
-    bool is_traced = c->trace != NULL || weft__probes_are_wanted();
-    return UNLIKELY(is_traced) ? idle_traced(c) : idle_until_runnable(c);
 }
 
 void weft_on_idle(void (*fn)(void *), void *arg)

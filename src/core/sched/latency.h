@@ -16,7 +16,7 @@
 struct weft__cord;
 
 typedef struct weft__latency {
-    int64_t due_ns;    /* when the next sample may begin */
+    int64_t due_ns;    /* when the next sample may begin; at most last_tick_ns + WEFT__STATS_NS */
     int64_t began_ns;  /* when the current sample began; 0: none */
     uint32_t mark;     /* the index behind the tail fiber, in the ring of the run queue */
     uint32_t mask;     /* of the ring; another value means that mark is not valid */
@@ -35,11 +35,18 @@ void weft__latency_begin(struct weft__cord *c, uint32_t popped);
  * End the sample, because a tick ends. If the tail fiber is not about to run, continue the sample
  * or discard it. Call this function before the next tick begins.
  *
- * Returns the number of switches after which the next tick must end, or UINT32_MAX without a limit.
+ * Returns the number of switches after which the next tick must end, at most span.
  */
-uint32_t weft__latency_end_tick(struct weft__cord *c);
+uint32_t weft__latency_end_tick(struct weft__cord *c, uint32_t span);
 
-/* Count a stall of ns nanoseconds. */
+/* Count a stall if fibers ran for ns nanoseconds, and ns is at least WEFT__STALL_NS. */
 void weft__latency_count_stall(struct weft__cord *c, int64_t ns);
+
+/*
+ * Note that the idle loop has polled since began_ns, and that due_ns is over. Count a stall before
+ * the poll. The end of the idle loop begins a sample. A stall implies that due_ns is over, so the
+ * idle loop needs one test for both. Call this function before last_tick_ns changes.
+ */
+void weft__latency_polled(struct weft__cord *c, int64_t began_ns);
 
 #endif

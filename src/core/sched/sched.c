@@ -65,27 +65,41 @@ COLD void weft__account(weft__cord *c)
     c->switched_ns = now;
 }
 
+/* Record and account that current leaves the processor. Returns false if the tick is not over. */
+COLD static bool tick_begin_slow(weft__cord *c)
+{
+    if (c->has_trace && !weft__trace_leave(c))
+        return false;
+    if (c->is_accounting)
+        weft__account(c);
+    return true;
+}
+
+/* Shorten the ticks, because a tick took too long. Count a stall. */
+COLD static void tick_shorten(weft__cord *c, int64_t took)
+{
+    weft__latency_count_stall(c, took);
+    if (c->tick_switches > 1)
+        c->tick_switches /= 2;
+}
+
 /*
  * End a tick. A tick is a number of switches. Read the clock, read the inbox, fire timers, and poll
  * the backend. The length of the next tick adapts to the time that fibers compute between switches.
  */
 COLD static void sched_tick(weft__cord *c)
 {
-    if (UNLIKELY(c->trace != NULL) && !weft__trace_leave(c))
+    if (UNLIKELY(c->slow_flags != 0) && !tick_begin_slow(c))
         return;
     weft__backend *b = c->backend;
     int error = errno; /* as in weft__idle */
     if (b->type->tick != NULL)
         b->type->tick(b, c->tick_span);
-    if (c->is_accounting)
-        weft__account(c);
     int64_t now = weft__cord_now(c);
     int64_t took = now - c->last_tick_ns;
     c->last_tick_ns = now;
-    if (UNLIKELY(took >= WEFT__STALL_NS))
-        weft__latency_count_stall(c, took);
-    if (took > WEFT__TICK_NS_MAX && c->tick_switches > 1)
-        c->tick_switches /= 2;
+    if (took > WEFT__TICK_NS_MAX)
+        tick_shorten(c, took);
     else if (took < WEFT__TICK_NS_MAX / 4 && c->tick_switches < WEFT__TICK_SWITCHES_MAX)
         c->tick_switches *= 2;
 
@@ -108,9 +122,8 @@ COLD static void sched_tick(weft__cord *c)
     }
 
     weft__cord_use_thread_states(c);
-    uint32_t left = UNLIKELY(c->latency.began_ns != 0) ? weft__latency_end_tick(c) : UINT32_MAX;
     uint32_t span = c->is_shuffled || c->is_accounting ? 1 : c->tick_switches;
-    weft__tick_set(c, left < span ? left : span);
+    weft__tick_set(c, UNLIKELY(c->latency.began_ns != 0) ? weft__latency_end_tick(c, span) : span);
     if (UNLIKELY(now >= c->stats.due_ns)) {
         weft__stats_publish(c);
         weft__latency_begin(c, 0);
@@ -286,11 +299,20 @@ __attribute__((noinline)) COLD static void leave_rare_state(weft__cord *c, weft_
         weft__stack_advice_add(from);
 }
 
+/* Account the time of a fiber that has ended, and record its end. */
+COLD static void leave_slow(weft__cord *c, const weft__fiber *from)
+{
+    if (c->has_trace)
+        weft__trace_exit(c, from);
+    if (c->is_accounting)
+        weft__account(c);
+}
+
 void weft__switch_away(weft__cord *c)
 {
     weft__fiber *from = c->current;
-    if (UNLIKELY(c->is_accounting))
-        weft__account(c);
+    if (UNLIKELY(c->slow_flags != 0))
+        leave_slow(c, from);
     /*
      * The ended fiber may poll in next_fiber(). During the poll, the main fiber is the current
      * fiber.

@@ -51,7 +51,10 @@ void weft__thread_states_reset(void)
 
 void weft__cord_use_thread_states(weft__cord *c)
 {
-    c->has_thread_states = atomic_load_explicit(&registered.count, memory_order_acquire) > 0;
+    bool has_states = atomic_load_explicit(&registered.count, memory_order_acquire) > 0;
+    if (has_states == c->has_thread_states)
+        return;
+    c->has_thread_states = has_states;
     weft__cord_update_slow_switch(c);
 }
 

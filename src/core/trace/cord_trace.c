@@ -53,6 +53,7 @@ weft__trace *weft__trace_of(weft__cord *c)
     else
         t->clock = weft__cpu_ticks_are_steady() ? WEFT__TRACE_TICKS : WEFT__TRACE_NS;
     c->trace = t;
+    c->has_trace = true;
     set_ticks(c);
     mark_records(c, true);
     return t;
@@ -63,6 +64,7 @@ void weft__trace_free(weft__cord *c)
     mark_records(c, false);
     free(c->trace);
     c->trace = NULL;
+    c->has_trace = false;
 }
 
 void weft__trace_update(weft__cord *c)

@@ -210,11 +210,17 @@ void weft__trace_cancel(weft__cord *c, const weft__fiber *f)
     put_event(c, &(weft_trace_event){WEFT_TRACE_CANCEL, id_of(f), cause_of(c), .fd = -1}, 0);
 }
 
-void weft__trace_exit(weft__cord *c, const weft__fiber *f, weft_value value)
+void weft__trace_exit_value(weft__cord *c, weft_value value)
 {
-    weft_trace_event e = {WEFT_TRACE_END, id_of(f), .fd = -1, .value = value, .text = f->name};
+    c->trace->value = value;
+}
+
+void weft__trace_exit(weft__cord *c, const weft__fiber *f)
+{
+    weft__trace *t = c->trace;
+    weft_trace_event e = {WEFT_TRACE_END, id_of(f), .fd = -1, .value = t->value, .text = f->name};
     put_event(c, &e, 0);
-    c->trace->has_ended = true;
+    t->has_ended = true;
 }
 
 void weft__trace_submit(weft__cord *c, const char *name, const weft__op *op)

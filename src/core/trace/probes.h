@@ -1,6 +1,6 @@
 /*
  * USDT probes. All probes share one semaphore, which tracers increment. A cord reads the semaphore
- * once per tick and after each poll.
+ * in a tick or after a poll, at most every WEFT__STATS_NS.
  */
 #ifndef WEFT_CORE_TRACE_PROBES_H
 #define WEFT_CORE_TRACE_PROBES_H

@@ -25,6 +25,7 @@ typedef struct weft__trace {
     bool has_left;      /* the wait of current was recorded, before the cord became idle */
     bool has_ended;     /* the end of current was recorded */
     bool is_time_valid; /* no time has passed since the last event */
+    weft_value value;   /* of current, which ends */
     weft__trace_clock clock;
     uint64_t last;    /* time of the last event; later events have higher times */
     uint64_t message; /* the remote message that is being delivered; 0: none */
@@ -49,7 +50,10 @@ void weft__trace_tick_end(weft__cord *c);
 void weft__trace_spin(weft__cord *c, const weft__fiber *f);
 void weft__trace_wake(weft__cord *c, const weft__fiber *f);
 void weft__trace_cancel(weft__cord *c, const weft__fiber *f);
-void weft__trace_exit(weft__cord *c, const weft__fiber *f, weft_value value);
+void weft__trace_exit(weft__cord *c, const weft__fiber *f);
+
+/* Keep the value of current for weft__trace_exit. */
+void weft__trace_exit_value(weft__cord *c, weft_value value);
 
 /* Record an operation of the backend. name is the name of its wait kind. */
 void weft__trace_submit(weft__cord *c, const char *name, const weft__op *op);

@@ -338,18 +338,30 @@ static int walk_in_random_order(void)
     return 0;
 }
 
+/* Copy facts, but replace addresses by 0. Addresses depend on the heap, not on the seed. */
+static void copy_without_addresses(char *to, size_t bytes, const char *facts)
+{
+    ck_assert_uint_lt(strlen(facts), bytes);
+    while (*facts != '\0') {
+        bool is_address = strncmp(facts, "0x", 2) == 0;
+        *to++ = is_address ? '0' : *facts;
+        facts += is_address ? 2 + strspn(facts + 2, "0123456789abcdef") : 1;
+    }
+    *to = '\0';
+}
+
 TEST(the_same_seed_gives_the_same_trace_on_sim)
 {
     const char *backend = getenv("WEFT_BACKEND"); /* this process must not become a cord */
     if (backend == NULL || strcmp(backend, "sim") != 0)
         return;
-    const char *facts[3];
+    static char facts[3][1 << 16];
     static const char *const seeds[] = {"7", "7", "8"};
     for (int i = 0; i < 3; i++) {
         setenv("WEFT_SEED", seeds[i], 1);
         set_env_path("");
         assert_silent(run_apart(walk_in_random_order), 0);
-        facts[i] = facts_of(env_path);
+        copy_without_addresses(facts[i], sizeof facts[i], facts_of(env_path));
         unlink(env_path);
     }
     ck_assert_str_eq(facts[0], facts[1]);
