@@ -242,6 +242,12 @@ int weft__hub_check(const weft_hub *hub)
     return UNLIKELY(hub->is_closed) ? -EBADF : 0;
 }
 
+int weft__hub_check_start(const weft_hub *hub)
+{
+    int rc = weft__hub_check(hub);
+    return UNLIKELY(rc == 0 && hub->is_closing) ? -EBADF : rc;
+}
+
 void weft__hub_wake_all(weft_hub *hub)
 {
     weft__requests_fail(hub, -EBADF);
