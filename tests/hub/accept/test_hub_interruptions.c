@@ -223,9 +223,10 @@ static void assert_hub_works(weft_hub *hub)
     WEFT_CANCEL_AFTER(AFTER_S, timeout) {
         ck_assert_done(run_call(hub));
         ck_assert_done(run_set(hub));
+        while (hub_stats(hub).in_flight > 0) /* a fiber of the hub gives a name up */
+            ck_assert_int_eq(weft_sleep(STEP_S), 0);
     }
     ck_assert_int_eq(timeout, 0);
-    ck_assert_uint_eq(hub_stats(hub).in_flight, 0);
 }
 
 TEST_ROWS(a_call_can_be_cancelled_at_any_switchpoint, operations)
