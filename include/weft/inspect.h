@@ -38,8 +38,8 @@ typedef struct weft_inspector weft_inspector;
 typedef struct weft_inspector_options {
     const char *title; /* the title of the page; NULL: the name of the program */
     /*
-     * The token that allows to stop and to dump fibers: 16 to 256 visible ASCII characters. NULL:
-     * these actions do not exist.
+     * The token for the actions stop and dump: 16 to 256 visible ASCII characters. NULL: these
+     * actions do not exist.
      */
     const char *token;
     /*
@@ -50,7 +50,7 @@ typedef struct weft_inspector_options {
     bool allows_remote;     /* also serve clients on other machines; false: 403 */
     bool has_no_accounting; /* do not measure the CPU time of fibers while a viewer is connected */
     size_t viewers_max;     /* connected viewers; 0: 16; 503 for further viewers */
-    double period_s;        /* time between two snapshots; 0: 1 */
+    double period_s;        /* time between two snapshots, at most 3600 s; 0: 1 s */
     double cpu_share_max;   /* share of a core for snapshots, 0 to 1; 0: 0.02 */
 } weft_inspector_options;
 
@@ -82,8 +82,9 @@ WEFT_API void weft_inspector_free(weft_inspector *inspector);
  * While a viewer is connected, weft_account is on in all cords where the program has not called it.
  * When the last viewer has left, the inspector turns weft_account off again in these cords.
  *
- * Returns 0, an error of weft_http_reply or weft_http_event, or:
+ * Returns 0, an error of weft_http_reply, weft_http_event, weft_snapshot_take or weft_offload, or:
  * -EBUSY if viewers_max viewers are connected
+ * -EINVAL if the query is not valid
  * -ENOENT if the page has no such part
  * -ENOMEM if memory is exhausted
  */

@@ -33,13 +33,14 @@ WEFT_BEGIN
  * process exits, weft removes the socket. A child of fork(2) does not serve the socket of its
  * parent, and may open its own. Any thread may call this function.
  *
- * Returns 0, an error of bind(2), or:
+ * Returns 0, an error of socket(2) or bind(2), or:
  * -EADDRINUSE if another process listens on path
  * -EAGAIN if no thread can be created
  * -EALREADY if the process has an inspection socket
  * -EEXIST if path is not a socket, or belongs to another user
  * -EINVAL if path is NULL or empty, or contains a % that is not followed by p or %
  * -ENAMETOOLONG if the expanded path has more than 107 bytes
+ * -ENOMEM if memory is exhausted
  * -ENOTRECOVERABLE in a child of plain fork(2)
  */
 WEFT_API int weft_inspect_socket_open(const char *path);

@@ -69,7 +69,7 @@ static weft_snapshot *snapshot_of_form(weft_http_request *r, weft_inspector *i, 
     weft_snapshot *s = NULL;
     const char *id = weft_http_form(r, "id", rc);
     if (*rc == 0)
-        *rc = id == NULL ? -ESRCH : weft__fiber_snapshot(i, strtoull(id, NULL, 10), &s);
+        *rc = weft__fiber_snapshot(i, id, &s);
     if (*rc < 0)
         *rc = reply_failure(r, *rc);
     return s;

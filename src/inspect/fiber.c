@@ -24,8 +24,21 @@ static int find_names(weft_inspector *i, const weft_snapshot_fiber *f)
     return weft__symbols_find(i, addresses, count);
 }
 
-int weft__fiber_snapshot(weft_inspector *i, weft_fiber id, weft_snapshot **out)
+/* Return the id in a text, or 0, which is not an id. */
+static weft_fiber parse_fiber_id(const char *text)
 {
+    if (text == NULL || text[0] < '0' || text[0] > '9')
+        return 0;
+    char *end;
+    weft_fiber id = strtoull(text, &end, 10);
+    return *end == '\0' ? id : 0;
+}
+
+int weft__fiber_snapshot(weft_inspector *i, const char *id_text, weft_snapshot **out)
+{
+    weft_fiber id = parse_fiber_id(id_text);
+    if (id == 0) /* weft_snapshot_take would copy all fibers */
+        return -ESRCH;
     int rc = weft_snapshot_take(
         &(weft_snapshot_options){
             .fiber = id, .frames_max = FRAMES_MAX, .has_addresses = true, .timeout_s = TIMEOUT_S},
@@ -154,10 +167,9 @@ static void write_fiber(weft__json *w, weft_inspector *i, const weft_snapshot *s
 
 int weft__serve_fiber(weft_http_request *r, weft_inspector *i)
 {
-    const char *id = weft_http_query_param(r, "id");
     weft_snapshot *s = NULL;
     weft__json w = {0};
-    int rc = weft__fiber_snapshot(i, id != NULL ? strtoull(id, NULL, 10) : 0, &s);
+    int rc = weft__fiber_snapshot(i, weft_http_query_param(r, "id"), &s);
     if (rc == -ESRCH)
         return weft_http_reply_text(r, 404, "The fiber has ended.\n");
     if (rc == -ETIMEDOUT)

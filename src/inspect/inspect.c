@@ -28,7 +28,7 @@ static int inspector_options_check(const weft_inspector_options *o)
     if (o->token != NULL && !is_token(o->token))
         return weft_fail(-EINVAL, "weft_inspector_new: token must have 16 to 256 visible "
                                   "ASCII characters");
-    if (!(o->period_s >= 0 && o->period_s <= 3600))
+    if (!(o->period_s >= 0 && o->period_s <= WEFT__PERIOD_MAX_S))
         return weft_fail(-EINVAL, "weft_inspector_new: period_s is %g", o->period_s);
     if (!(o->cpu_share_max >= 0 && o->cpu_share_max <= 1))
         return weft_fail(-EINVAL, "weft_inspector_new: cpu_share_max is %g", o->cpu_share_max);
@@ -66,7 +66,7 @@ weft_inspector *weft_inspector_new(const weft_inspector_options *options)
         i->title = copy_option(o.title != NULL ? o.title : program_invocation_short_name, &failed);
         i->token = copy_option(o.token, &failed);
         i->hosts = copy_option(o.hosts, &failed);
-        i->symbols = calloc(WEFT__SYMBOLS_MAX, sizeof *i->symbols);
+        i->symbols = calloc(WEFT__SYMBOL_SLOTS, sizeof *i->symbols);
         failed = failed || i->symbols == NULL;
         pthread_mutex_init(&i->lock, NULL);
     }

@@ -25,13 +25,17 @@
 #define WEFT__REASONS_MAX 64
 /* Rows of the table of stack advice. */
 #define WEFT__ADVICE_MAX 16
+/* The largest time between two samples. */
+#define WEFT__PERIOD_MAX_S 3600.0
 /* Points of the timeline. */
 #define WEFT__POINTS_MAX 60
 /* Cords with a curve of their own in the timeline. */
 #define WEFT__POINT_CORDS_MAX 8
 /* Remembered names of code addresses. */
-#define WEFT__SYMBOLS_MAX 4096
-/* The longest bytes of a name, with its NUL. weft_spin cuts names to 31 bytes. */
+#define WEFT__SYMBOLS_MAX 3072
+/* Slots of the hash table of these names. Empty slots keep each search short. */
+#define WEFT__SYMBOL_SLOTS 4096
+/* The size of a name with its NUL. weft_spin cuts names to 31 bytes. */
 #define WEFT__NAME_BYTES 32
 
 /* The place of a fiber in the tree. */
@@ -153,7 +157,7 @@ struct weft_inspector {
     uint64_t points_count; /* all points so far; the last WEFT__POINTS_MAX are in points */
     weft_cord *accounted;  /* cords where the inspector has called weft_account(true) */
     size_t accounted_count;
-    weft__symbol_entry *symbols; /* hash table of WEFT__SYMBOLS_MAX entries */
+    weft__symbol_entry *symbols; /* hash table of WEFT__SYMBOL_SLOTS entries */
     size_t symbols_count;
 };
 
@@ -182,11 +186,8 @@ size_t weft__points_copy(weft_inspector *i, uint64_t *since, weft__point *out);
 void weft__account_start(weft_inspector *i, const weft_snapshot *snapshot);
 void weft__account_stop(weft_inspector *i);
 
-/* Return the CPU time of a thread of the process, or of the process if thread_id is 0. */
-double weft__cpu_time(int thread_id);
-
-/* Return the time of the monotonic clock. */
-double weft__inspect_now(void);
+/* Return the CPU time of the calling thread. */
+double weft__cpu_time_self(void);
 
 /*
  * Symbols.
@@ -261,10 +262,7 @@ bool weft__view_has_filter(const weft__view *v);
 /* Return whether a fiber matches the filter. */
 bool weft__view_matches(const weft__view *v, weft_inspector *i, const weft__index *x, uint32_t f);
 
-/*
- * Compute the visible rows. The caller frees page->rows. has_row of members is valid for the group
- * rows. Returns 0 or -ENOMEM.
- */
+/* Compute the visible rows. The caller frees page->rows. Returns 0 or -ENOMEM. */
 int weft__view_select(const weft__view *v, weft_inspector *i, const weft__index *x,
                       weft__view_page *page);
 
@@ -272,12 +270,12 @@ int weft__view_select(const weft__view *v, weft_inspector *i, const weft__index 
  * JSON.
  */
 
-/* Write the values of a row, without its age. */
-void weft__row_write(weft__json *w, weft_inspector *i, const weft__index *x, const weft__view *v,
-                     const weft__view_row *row);
-
-/* Return the time of the begin of the wait in ms since the epoch, for groups the longest wait. */
-int64_t weft__row_since_ms(const weft__index *x, const weft__view_row *row);
+/*
+ * Write the values of a row, except the begin of its wait. Returns the begin of the wait in ms
+ * since the epoch, of a group the begin of the longest wait, or 0 if the row does not wait.
+ */
+int64_t weft__row_write(weft__json *w, weft_inspector *i, const weft__index *x, const weft__view *v,
+                        const weft__view_row *row);
 
 /* Write members of the update: counters, cords, reasons, points, latencies, stack advice. */
 void weft__write_program(weft__json *w, const weft_inspector *i);
@@ -305,8 +303,13 @@ int weft__serve_fiber(weft_http_request *request, weft_inspector *i);
 int weft__serve_stop(weft_http_request *request, weft_inspector *i);
 int weft__serve_dump(weft_http_request *request, weft_inspector *i);
 
-/* Take a snapshot of one fiber with its backtrace, and find all names. Returns 0 or an error. */
-int weft__fiber_snapshot(weft_inspector *i, weft_fiber id, weft_snapshot **out);
+/*
+ * Take a snapshot of one fiber with its backtrace, and find all names. id is a decimal number.
+ * Returns 0, an error of weft_snapshot_take or weft_offload, or:
+ * -ESRCH if id is NULL or not the id of a fiber
+ * -ETIMEDOUT if the cord of the fiber is stalled
+ */
+int weft__fiber_snapshot(weft_inspector *i, const char *id, weft_snapshot **out);
 
 /* Return whether the options allow the client and the host of a request. */
 bool weft__access_is_allowed(weft_http_request *request, const weft_inspector *i);

@@ -68,8 +68,8 @@ static void write_pattern(weft__json *w, const char *name)
     weft__json_name_string(w, "name", pattern);
 }
 
-void weft__row_write(weft__json *w, weft_inspector *i, const weft__index *x, const weft__view *v,
-                     const weft__view_row *row)
+int64_t weft__row_write(weft__json *w, weft_inspector *i, const weft__index *x, const weft__view *v,
+                        const weft__view_row *row)
 {
     const weft_snapshot_fiber *fiber = &x->snapshot->fibers[row->fiber];
     const weft_info *info = &fiber->info;
@@ -101,17 +101,7 @@ void weft__row_write(weft__json *w, weft_inspector *i, const weft__index *x, con
     weft__json_name_number(w, "used", (int64_t)sums.stack_used);
     weft__json_name_number(w, "stack", (int64_t)sums.stack_bytes);
     weft__json_name_number(w, "cord", x->snapshot->cords[fiber->cord].thread_id);
-}
-
-int64_t weft__row_since_ms(const weft__index *x, const weft__view_row *row)
-{
-    double waiting_s = 0;
-    uint32_t next;
-    for (uint32_t f = row->fiber; f != WEFT__NONE; f = next) {
-        waiting_s = fmax(waiting_s, x->snapshot->fibers[f].info.waiting_s);
-        next = row->group != WEFT__NONE ? x->nodes[f].next : WEFT__NONE;
-    }
-    return waiting_s > 0 ? (int64_t)(1e3 * (x->snapshot->taken_s - waiting_s)) : 0;
+    return sums.waiting_s > 0 ? (int64_t)(1e3 * (x->snapshot->taken_s - sums.waiting_s)) : 0;
 }
 
 void weft__write_program(weft__json *w, const weft_inspector *i)

@@ -13,9 +13,8 @@
 #include <time.h>
 
 #define TIMEOUT_S 0.25 /* for cords to reply; a stalled cord delays the sample by this time */
-#define INTERVAL_MAX_S 3600.0 /* the largest period_s */
-#define RETRY_S 0.02          /* between two looks at the first sample of another viewer */
-#define SLACK_S 0.02          /* a sample that is due in this time is taken now */
+#define RETRY_S 0.02   /* between two looks at the first sample of another viewer */
+#define SLACK_S 0.02   /* a sample that is due in this time is taken now */
 /* The CPU time to copy a fiber: the first estimate, and the bounds of later estimates. */
 #define COPY_FIRST_S 1e-6
 #define COPY_MIN_S 0.05e-6
@@ -28,7 +27,7 @@ static double seconds_of(struct timespec t)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double weft__inspect_now(void)
+static double monotonic_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -36,10 +35,12 @@ double weft__inspect_now(void)
 }
 
 /*
+ * Return the CPU time of a thread of the process, or of the process if thread_id is 0.
+ *
  * The kernel encodes the CPU clock of a thread in an id: the complement of the thread id, shifted
  * by 3, with the bits 4 (a thread) and 2 (the scheduler's clock). See clock_getcpuclockid(3).
  */
-double weft__cpu_time(int thread_id)
+static double cpu_time_of(int thread_id)
 {
     struct timespec t;
     clockid_t clock =
@@ -47,7 +48,7 @@ double weft__cpu_time(int thread_id)
     return clock_gettime(clock, &t) == 0 ? seconds_of(t) : 0;
 }
 
-static double own_cpu_time(void)
+double weft__cpu_time_self(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -73,7 +74,7 @@ static void sample_free(weft__sample *s)
     free(s);
 }
 
-/* Drop one use of a sample. Returns the sample if nobody else uses it. Needs the lock. */
+/* Drop one use of a sample. Returns the sample if it has no other user. Needs the lock. */
 static weft__sample *sample_unuse(weft__sample *s)
 {
     return s != NULL && --s->users == 0 ? s : NULL;
@@ -126,7 +127,7 @@ static void sample_measure_cords(weft__sample *s, const weft__sample *before, do
         weft__cord_cpu *now = &s->cords[c];
         const weft__cord_cpu *then = cord_cpu_find(before, cord->thread_id);
         *now = (weft__cord_cpu){.thread_id = cord->thread_id,
-                                .cpu_s = cord->thread_id > 0 ? weft__cpu_time(cord->thread_id) : 0,
+                                .cpu_s = cord->thread_id > 0 ? cpu_time_of(cord->thread_id) : 0,
                                 .switches = cord->counters.switches};
         if (then == NULL || elapsed_s <= 0)
             continue;
@@ -144,7 +145,7 @@ static void sample_measure(weft__sample *s, const weft__sample *before)
     weft_stats_total(&s->total);
     int sites = weft_stack_advice(snapshot, s->advice, WEFT__ADVICE_MAX);
     s->advice_count = sites < 0 ? 0 : sites < WEFT__ADVICE_MAX ? (size_t)sites : WEFT__ADVICE_MAX;
-    s->process_cpu_s = weft__cpu_time(0);
+    s->process_cpu_s = cpu_time_of(0);
     sample_measure_cords(s, before, elapsed_s);
     weft__point *p = &s->point;
     p->at_s = snapshot->taken_s;
@@ -189,11 +190,11 @@ static double estimate_copy(const weft_snapshot *snapshot, double cpu_s, double 
 static int sample_take(weft_inspector *i, const weft__sample *before, weft__sample **out)
 {
     weft__sample *s = calloc(1, sizeof *s);
-    double begin_s = own_cpu_time();
+    double begin_s = weft__cpu_time_self();
     int rc = s == NULL ? -ENOMEM
                        : weft_snapshot_take(&(weft_snapshot_options){.timeout_s = TIMEOUT_S},
                                             &s->snapshot);
-    double taken_s = own_cpu_time();
+    double taken_s = weft__cpu_time_self();
     if (rc == 0) {
         s->cords = calloc(s->snapshot->cords_count + 1, sizeof *s->cords);
         rc = s->cords == NULL ? -ENOMEM : weft__index_open(&s->index, s->snapshot);
@@ -205,8 +206,9 @@ static int sample_take(weft_inspector *i, const weft__sample *before, weft__samp
     s->inspector = i;
     sample_measure(s, before);
     s->copy_s = estimate_copy(s->snapshot, taken_s - begin_s, before != NULL ? before->copy_s : 0);
-    double cost_s = own_cpu_time() - taken_s + s->copy_s * (double)s->snapshot->fibers_count;
-    s->interval_s = clamp(cost_s / i->options.cpu_share_max, i->options.period_s, INTERVAL_MAX_S);
+    double cost_s = weft__cpu_time_self() - taken_s + s->copy_s * (double)s->snapshot->fibers_count;
+    s->interval_s =
+        clamp(cost_s / i->options.cpu_share_max, i->options.period_s, WEFT__PERIOD_MAX_S);
     *out = s;
     return 0;
 }
@@ -218,7 +220,7 @@ static weft__sample *sample_publish(weft_inspector *i, weft__sample *s)
     s->users = 1;
     s->number = ++i->samples;
     i->latest = s;
-    i->next_s = weft__inspect_now() + s->interval_s;
+    i->next_s = monotonic_seconds() + s->interval_s;
     if (before != NULL) /* the first sample has no rates */
         i->points[i->points_count++ % WEFT__POINTS_MAX] = s->point;
     return sample_unuse(before);
@@ -253,7 +255,7 @@ int weft__sample_get(weft_inspector *i, weft__sample **out)
 {
     for (;;) {
         pthread_mutex_lock(&i->lock);
-        bool is_due = i->latest == NULL || weft__inspect_now() >= i->next_s - SLACK_S;
+        bool is_due = i->latest == NULL || monotonic_seconds() >= i->next_s - SLACK_S;
         bool must_take = is_due && !i->is_sampling;
         bool is_ready = i->latest != NULL && !must_take;
         if (is_ready) {

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define LOOK_S 0.1  /* between two looks at the sample that another viewer takes */
 #define RETRY_S 1.0 /* after a snapshot that failed */
@@ -78,8 +77,8 @@ static void write_row(viewer *v, weft__json *w, const weft__index *x, const weft
 {
     weft__json text = {0};
     weft__json_open(&text, '{');
-    weft__row_write(&text, v->inspector, x, &v->view, row);
-    *now = (sent_row){.key = row->key, .since_ms = weft__row_since_ms(x, row)};
+    int64_t since_ms = weft__row_write(&text, v->inspector, x, &v->view, row);
+    *now = (sent_row){.key = row->key, .since_ms = since_ms};
     now->hash = weft__hash_text(WEFT__HASH_FIRST, text.text.data != NULL ? text.text.data : "");
     const sent_row *then = sent_find(v, row->key, at);
     int64_t change_ms = then != NULL ? llabs(then->since_ms - now->since_ms) : 0;
@@ -158,18 +157,11 @@ static void write_parts(viewer *v, weft__json *w, const weft__sample *s)
     weft__write_points(w, points, weft__points_copy(v->inspector, &v->points, points));
 }
 
-static double stream_cpu_time(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Write an update. Returns 0 or -ENOMEM. */
 static int write_update(viewer *v, weft__json *w, const weft__sample *s)
 {
     weft__view_page page;
-    double begin_s = stream_cpu_time();
+    double begin_s = weft__cpu_time_self();
     int rc = weft__view_select(&v->view, v->inspector, &s->index, &page);
     if (rc < 0)
         return rc;
@@ -183,7 +175,7 @@ static int write_update(viewer *v, weft__json *w, const weft__sample *s)
     weft__json_close(w, '}');
     free(page.rows);
     v->sample = s->number;
-    v->cost_s = stream_cpu_time() - begin_s;
+    v->cost_s = weft__cpu_time_self() - begin_s;
     return w->text.has_failed ? -ENOMEM : rc;
 }
 

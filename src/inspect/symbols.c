@@ -29,9 +29,9 @@ static weft_value symbols_run(void *arg)
 /* Return the entry of an address, or the empty entry where it belongs. Needs the lock. */
 static weft__symbol_entry *symbol_slot(weft_inspector *i, const void *address)
 {
-    size_t slot = (size_t)(((uintptr_t)address * 0x9e3779b97f4a7c15u) >> 32) % WEFT__SYMBOLS_MAX;
+    size_t slot = (size_t)(((uintptr_t)address * 0x9e3779b97f4a7c15u) >> 32) % WEFT__SYMBOL_SLOTS;
     while (i->symbols[slot].address != NULL && i->symbols[slot].address != address)
-        slot = (slot + 1) % WEFT__SYMBOLS_MAX;
+        slot = (slot + 1) % WEFT__SYMBOL_SLOTS;
     return &i->symbols[slot];
 }
 
@@ -40,8 +40,7 @@ static void symbols_remember(weft_inspector *i, const symbols_job *job)
     pthread_mutex_lock(&i->lock);
     for (size_t e = 0; e < job->count; e++) {
         weft__symbol_entry *slot = symbol_slot(i, job->entries[e].address);
-        /* A quarter of the table stays empty, so that each search ends soon. */
-        if (slot->address != NULL || i->symbols_count >= WEFT__SYMBOLS_MAX / 4 * 3)
+        if (slot->address != NULL || i->symbols_count >= WEFT__SYMBOLS_MAX)
             continue;
         *slot = job->entries[e];
         i->symbols_count++;
@@ -56,7 +55,7 @@ static symbols_job *symbols_unknown(weft_inspector *i, const void *const *addres
     if (job == NULL)
         return NULL;
     pthread_mutex_lock(&i->lock);
-    bool is_full = i->symbols_count >= WEFT__SYMBOLS_MAX / 4 * 3;
+    bool is_full = i->symbols_count >= WEFT__SYMBOLS_MAX;
     for (size_t a = 0; a < count && !is_full; a++)
         if (addresses[a] != NULL && symbol_slot(i, addresses[a])->address == NULL)
             job->entries[job->count++].address = addresses[a];

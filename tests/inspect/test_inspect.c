@@ -248,8 +248,17 @@ TEST(the_details_of_a_fiber_have_its_wait_addresses_and_backtrace)
     cancel_and_await(reader);
     ck_assert_int_eq(status_of(get_part(format("/fiber?id=%llu", (unsigned long long)reader))),
                      404);
-    ck_assert_int_eq(status_of(get_part("/fiber?id=1x")), 404);
     close_fd_pair(fd);
+}
+
+TEST(a_request_for_details_needs_the_id_of_a_fiber)
+{
+    static const char *const targets[] = {"/fiber", "/fiber?id=", "/fiber?id=0", "/fiber?id=1x",
+                                          "/fiber?id=-1"};
+    for (size_t n = 0; n < sizeof targets / sizeof targets[0]; n++)
+        ck_assert_int_eq(status_of(get_part(targets[n])), 404);
+    ck_assert_int_eq(
+        status_of(get_part(format("/fiber?id=%llux", (unsigned long long)weft_self()))), 404);
 }
 
 TEST(the_details_name_the_holder_of_a_mutex)

@@ -3,6 +3,7 @@
 
 #include "command/command.h"
 #include "command/inspect/target.h"
+#include "core/inspect_socket/word.h"
 
 #include <weft/error.h>
 #include <weft/io.h>
@@ -19,28 +20,15 @@
 /* Time for a reply. The server waits for its cords for at most 0.5 s. */
 #define REPLY_S 20.0
 
-static void unescape(char *text)
-{
-    char *to = text;
-    if (strcmp(text, "-") == 0)
-        *text = '\0';
-    for (const char *from = text; *from != '\0'; from++) {
-        unsigned byte;
-        bool is_escape = *from == '%' && sscanf(from + 1, "%2x", &byte) == 1;
-        *to++ = is_escape ? (char)byte : *from;
-        from += is_escape ? 2 : 0;
-    }
-    *to = '\0';
-}
-
 static void line_split(inspect_line *line, char *text)
 {
     char *word;
     static char empty[1];
     line->count = 0;
     while (line->count < INSPECT_WORDS_MAX && (word = strsep(&text, " ")) != NULL) {
-        unescape(word);
-        line->words[line->count++] = word;
+        bool is_empty = strcmp(word, "-") == 0;
+        weft__word_unescape(word);
+        line->words[line->count++] = is_empty ? empty : word;
     }
     for (size_t i = line->count; i < INSPECT_WORDS_MAX; i++)
         line->words[i] = empty;
@@ -89,8 +77,8 @@ bool weft__inspect_append_word(char *request, size_t room, const char *text)
         unsigned char byte = (unsigned char)*text;
         if (at + 4 > room)
             return false;
-        bool must_escape = byte <= ' ' || byte == '%' || byte == 0x7f;
-        at += (size_t)snprintf(request + at, room - at, must_escape ? "%%%02X" : "%c", byte);
+        at += (size_t)snprintf(request + at, room - at,
+                               weft__word_must_escape(byte) ? "%%%02X" : "%c", byte);
     }
     return true;
 }

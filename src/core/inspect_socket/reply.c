@@ -1,6 +1,8 @@
 /* The text of a reply. See reply.h. */
 #include "core/inspect_socket/reply.h"
 
+#include "core/inspect_socket/word.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +31,6 @@ void weft__inspect_reply_print(weft__inspect_reply *r, const char *format, ...)
     r->text.bytes += bytes < PRINT_BYTES_MAX ? (size_t)bytes : PRINT_BYTES_MAX - 1;
 }
 
-static bool must_escape(unsigned char c)
-{
-    return c <= ' ' || c == '%' || c == 0x7f;
-}
-
 void weft__inspect_reply_word(weft__inspect_reply *r, const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -45,7 +42,7 @@ void weft__inspect_reply_word(weft__inspect_reply *r, const char *text)
     bool is_dash = bytes == 1 && text[0] == '-';
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (is_dash || must_escape(c)) {
+        if (is_dash || weft__word_must_escape(c)) {
             *to++ = '%';
             *to++ = digits[c >> 4];
             *to++ = digits[c & 15];

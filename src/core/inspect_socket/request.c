@@ -4,6 +4,7 @@
 #include "core/inspect_socket/accounting.h"
 #include "core/inspect_socket/profile.h"
 #include "core/inspect_socket/view.h"
+#include "core/inspect_socket/word.h"
 
 #include <weft/snapshot.h>
 #include <weft/version.h>
@@ -26,7 +27,7 @@ void weft__request_greet(weft__inspect_reply *r)
 {
     weft__inspect_reply_print(r, "weft-inspect %d %d %s", WEFT__INSPECT_VERSION, (int)getpid(),
                               weft_version());
-    weft__view_program(r);
+    weft__inspect_view_program(r);
     weft__inspect_reply_print(r, "\n.\n");
 }
 
@@ -40,23 +41,6 @@ static void reply_error(weft__inspect_reply *r, const char *text)
 static void reply_code(weft__inspect_reply *r, int code)
 {
     reply_error(r, strerror(-code));
-}
-
-/* Replace %XX by bytes in place. An invalid escape remains. */
-static void unescape(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from != '\0'; from++) {
-        char digits[3] = {0};
-        if (*from == '%' && from[1] != '\0' && from[2] != '\0')
-            memcpy(digits, from + 1, 2);
-        char *end = digits;
-        unsigned long byte = strtoul(digits, &end, 16);
-        bool is_escape = end == digits + 2 && byte != 0;
-        *to++ = is_escape ? (char)byte : *from;
-        from += is_escape ? 2 : 0;
-    }
-    *to = '\0';
 }
 
 /* If word begins with name, return the rest, else NULL. */
@@ -73,18 +57,18 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *out)
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && *out <= max;
 }
 
-static bool parse_sort(const char *text, weft__view_sort *out)
+static bool parse_sort(const char *text, weft__inspect_view_sort *out)
 {
     static const char *const names[] = {"cpu", "wait", "stack", "switches", "id"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(text, names[i]) == 0) {
-            *out = (weft__view_sort)i;
+            *out = (weft__inspect_view_sort)i;
             return true;
         }
     return false;
 }
 
-static bool parse_view_word(char *word, weft__view_options *o)
+static bool parse_view_word(char *word, weft__inspect_view_options *o)
 {
     char *value;
     uint64_t number = 0;
@@ -96,13 +80,13 @@ static bool parse_view_word(char *word, weft__view_options *o)
     else if ((value = value_of(word, "sort=")) != NULL)
         is_valid = parse_sort(value, &o->sort);
     else if ((value = value_of(word, "limit=")) != NULL) {
-        is_valid = parse_number(value, WEFT__VIEW_ROWS_MAX, &number);
+        is_valid = parse_number(value, WEFT__INSPECT_ROWS_MAX, &number);
         o->limit = (size_t)number;
     } else if ((value = value_of(word, "offset=")) != NULL) {
         is_valid = parse_number(value, UINT32_MAX, &number);
         o->offset = (size_t)number;
     } else if ((value = value_of(word, "filter=")) != NULL) {
-        unescape(value);
+        weft__word_unescape(value);
         o->filter = value;
     } else {
         is_valid = false;
@@ -112,7 +96,7 @@ static bool parse_view_word(char *word, weft__view_options *o)
 
 static void handle_view(char *words, weft__inspect_uses *uses, weft__inspect_reply *r)
 {
-    weft__view_options o = {.has_fibers = true, .limit = 100, .filter = ""};
+    weft__inspect_view_options o = {.has_fibers = true, .limit = 100, .filter = ""};
     char *word;
     while ((word = strsep(&words, " ")) != NULL)
         if (*word != '\0' && !parse_view_word(word, &o)) {
@@ -122,7 +106,7 @@ static void handle_view(char *words, weft__inspect_uses *uses, weft__inspect_rep
     accounting_users += !uses->has_accounting;
     uses->has_accounting = true;
     weft__accounting_start();
-    int rc = weft__view_reply(&o, r);
+    int rc = weft__inspect_view_reply(&o, r);
     if (rc < 0)
         reply_code(r, rc);
 }
@@ -130,7 +114,7 @@ static void handle_view(char *words, weft__inspect_uses *uses, weft__inspect_rep
 static void handle_stats(char *words, weft__inspect_uses *uses, weft__inspect_reply *r)
 {
     (void)words, (void)uses;
-    int rc = weft__view_reply(&(weft__view_options){.filter = ""}, r);
+    int rc = weft__inspect_view_reply(&(weft__inspect_view_options){.filter = ""}, r);
     if (rc < 0)
         reply_code(r, rc);
 }
@@ -170,7 +154,7 @@ static void handle_backtrace(char *words, weft__inspect_uses *uses, weft__inspec
     if (s->fibers_count == 0 || f->info.id != id) {
         reply_error(r, "the cord does not reply");
     } else {
-        weft__view_fiber(f, r);
+        weft__inspect_view_fiber(f, r);
         for (uint32_t i = 0; i < f->frames_count; i++)
             reply_frame(r, (char *)f->frames[i] - 1);
     }

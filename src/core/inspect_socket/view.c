@@ -29,7 +29,7 @@ static view_row row_of(const weft_snapshot_fiber *f)
 }
 
 /* For the functions that qsort calls. Only the thread of the inspection socket sorts. */
-static weft__view_sort current_sort;
+static weft__inspect_view_sort current_sort;
 
 static int compare_double(double a, double b)
 {
@@ -46,17 +46,17 @@ static int row_compare_key(const view_row *a, const view_row *b)
 {
     const weft_info *x = &a->fiber->info, *y = &b->fiber->info;
     switch (current_sort) {
-    case WEFT__SORT_CPU: {
+    case WEFT__INSPECT_SORT_CPU: {
         int by_share = compare_double(a->cpu_share, b->cpu_share);
         return by_share != 0 ? by_share : compare_double(a->cpu_s, b->cpu_s);
     }
-    case WEFT__SORT_WAIT:
+    case WEFT__INSPECT_SORT_WAIT:
         return compare_double(x->waiting_s, y->waiting_s);
-    case WEFT__SORT_STACK:
+    case WEFT__INSPECT_SORT_STACK:
         return compare_u64(x->stack_used, y->stack_used);
-    case WEFT__SORT_SWITCHES:
+    case WEFT__INSPECT_SORT_SWITCHES:
         return compare_u64(a->switches, b->switches);
-    case WEFT__SORT_ID:
+    case WEFT__INSPECT_SORT_ID:
         break;
     }
     return compare_u64(y->id, x->id);
@@ -193,7 +193,7 @@ static void reply_row(weft__inspect_reply *r, const view_row *row)
     weft__inspect_reply_print(r, "\n");
 }
 
-void weft__view_fiber(const weft_snapshot_fiber *f, weft__inspect_reply *r)
+void weft__inspect_view_fiber(const weft_snapshot_fiber *f, weft__inspect_reply *r)
 {
     view_row row = row_of(f);
     reply_row(r, &row);
@@ -223,7 +223,7 @@ static double process_uptime_s(void)
     return (double)(now_ns - started_ns) / WEFT__NS_PER_S;
 }
 
-void weft__view_program(weft__inspect_reply *r)
+void weft__inspect_view_program(weft__inspect_reply *r)
 {
     extern char *program_invocation_short_name;
     weft__inspect_reply_word(r, program_invocation_short_name);
@@ -234,14 +234,14 @@ static void reply_head(weft__inspect_reply *r, const weft_snapshot *s, size_t ro
 {
     weft__inspect_reply_print(r, "process %d %.1f %.3f %zu %zu %zu", (int)getpid(),
                               process_uptime_s(), s->taken_s, s->fibers_count, rows, first);
-    weft__view_program(r);
+    weft__inspect_view_program(r);
     weft__inspect_reply_print(r, "\n");
     for (size_t i = 0; i < s->cords_count; i++)
         reply_cord(r, &s->cords[i]);
 }
 
-static void reply_rows(weft__inspect_reply *r, const weft_snapshot *s, const weft__view_options *o,
-                       view_row *rows)
+static void reply_rows(weft__inspect_reply *r, const weft_snapshot *s,
+                       const weft__inspect_view_options *o, view_row *rows)
 {
     size_t count = rows_fill(s, o->filter, rows);
     current_sort = o->sort;
@@ -249,14 +249,14 @@ static void reply_rows(weft__inspect_reply *r, const weft_snapshot *s, const wef
         count = rows_group(rows, count);
     if (!o->is_tree)
         qsort(rows, count, sizeof *rows, row_compare);
-    size_t limit = o->limit < WEFT__VIEW_ROWS_MAX ? o->limit : WEFT__VIEW_ROWS_MAX;
+    size_t limit = o->limit < WEFT__INSPECT_ROWS_MAX ? o->limit : WEFT__INSPECT_ROWS_MAX;
     size_t first = o->offset + limit <= count ? o->offset : count > limit ? count - limit : 0;
     reply_head(r, s, count, first);
     for (size_t i = first; i < count && i < first + limit; i++)
         reply_row(r, &rows[i]);
 }
 
-int weft__view_reply(const weft__view_options *o, weft__inspect_reply *r)
+int weft__inspect_view_reply(const weft__inspect_view_options *o, weft__inspect_reply *r)
 {
     weft_snapshot *s;
     int rc = weft_snapshot_take(&(weft_snapshot_options){.timeout_s = REPLY_S}, &s);

@@ -24,34 +24,34 @@
 
 #include <weft/snapshot.h>
 
-typedef enum weft__view_sort {
-    WEFT__SORT_CPU,
-    WEFT__SORT_WAIT,
-    WEFT__SORT_STACK,
-    WEFT__SORT_SWITCHES,
-    WEFT__SORT_ID,
-} weft__view_sort;
+typedef enum weft__inspect_view_sort {
+    WEFT__INSPECT_SORT_CPU,
+    WEFT__INSPECT_SORT_WAIT,
+    WEFT__INSPECT_SORT_STACK,
+    WEFT__INSPECT_SORT_SWITCHES,
+    WEFT__INSPECT_SORT_ID,
+} weft__inspect_view_sort;
 
-typedef struct weft__view_options {
-    weft__view_sort sort; /* largest first, except ids; ignored if is_tree is true */
-    bool is_tree;         /* parents before their children, without groups */
-    bool has_groups;      /* one row for fibers that are equal except for times and counts */
-    bool has_fibers;      /* false: only the process and its cords */
-    size_t offset;        /* the first row */
-    size_t limit;         /* rows to send */
-    const char *filter;   /* a part of the name, function, reason or id, in any case; "": all */
-} weft__view_options;
+typedef struct weft__inspect_view_options {
+    weft__inspect_view_sort sort; /* largest first, except ids; ignored if is_tree is true */
+    bool is_tree;                 /* parents before their children, without groups */
+    bool has_groups;    /* one row for fibers that are equal except for times and counts */
+    bool has_fibers;    /* false: only the process and its cords */
+    size_t offset;      /* the first row */
+    size_t limit;       /* rows to send */
+    const char *filter; /* a part of the name, function, reason or id, in any case; "": all */
+} weft__inspect_view_options;
 
 /* The largest limit. */
-#define WEFT__VIEW_ROWS_MAX 2000
+#define WEFT__INSPECT_ROWS_MAX 2000
 
 /* Take a snapshot, and append its lines. Returns 0, or an error of weft_snapshot_take. */
-int weft__view_reply(const weft__view_options *options, weft__inspect_reply *r);
+int weft__inspect_view_reply(const weft__inspect_view_options *options, weft__inspect_reply *r);
 
 /* Append the line of a fiber, which is in a snapshot. */
-void weft__view_fiber(const weft_snapshot_fiber *f, weft__inspect_reply *r);
+void weft__inspect_view_fiber(const weft_snapshot_fiber *f, weft__inspect_reply *r);
 
 /* Append the name of the program as a word. */
-void weft__view_program(weft__inspect_reply *r);
+void weft__inspect_view_program(weft__inspect_reply *r);
 
 #endif

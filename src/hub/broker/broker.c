@@ -210,6 +210,8 @@ weft_hub_broker *weft_hub_broker_get(const char *name)
                   WEFT__BROKER_NAME_BYTES_MAX);
         return NULL;
     }
+    if (weft_cord_self() == 0) /* the thread cannot have fibers */
+        return NULL;
     pthread_mutex_lock(&table_lock);
     weft_hub_broker *b = table_find(name);
     if (b != NULL)

@@ -55,6 +55,13 @@ int weft__broker_check(const weft_hub_broker *b, const char *function);
 /* The time of the broker: nanoseconds since 1970, or virtual nanoseconds on sim. */
 int64_t weft__broker_now_ns(const weft_hub_broker *b);
 
+/* Add a time span. A sum that does not fit never comes. */
+static inline int64_t weft__broker_time_after(int64_t time_ns, int64_t span_ns)
+{
+    int64_t sum_ns;
+    return __builtin_add_overflow(time_ns, span_ns, &sum_ns) ? WEFT__BROKER_NEVER : sum_ns;
+}
+
 /* A random number. On sim, the numbers depend on WEFT_SEED and the name of the broker only. */
 uint64_t weft__broker_random(weft_hub_broker *b);
 

@@ -42,9 +42,4 @@ void weft__json_out_text_member(weft__json_out *out, const char *name, const cha
 void weft__json_out_integer_member(weft__json_out *out, const char *name, int64_t number);
 void weft__json_out_time_member(weft__json_out *out, const char *name, int64_t time_ns);
 
-static inline weft__slice weft__json_out_slice(const weft__json_out *out)
-{
-    return (weft__slice){out->buffer.data, out->buffer.bytes};
-}
-
 #endif

@@ -37,8 +37,10 @@ int weft_hub_broker_serve(weft_hub_broker *broker, int fd)
     rc = weft_group_open(&s.group);
     if (rc < 0)
         return rc;
+    weft__broker_hold(broker); /* the caller may release the broker meanwhile */
     rc = weft_accept_loop(fd, serve_conn, &s);
     weft_group_cancel(&s.group);
     int closed = weft_group_close(&s.group);
+    weft_hub_broker_release(broker);
     return rc < 0 ? rc : closed;
 }

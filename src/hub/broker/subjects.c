@@ -145,14 +145,16 @@ static int matches_grow(weft__subjects *s)
     return 0;
 }
 
-/* If memory is exhausted, the message does not reach the subscription: delivery is at most once. */
+/* A client that misses a message for lack of memory is disconnected, like one that is too slow. */
 static void match_add(weft_hub_broker *b, weft__sub *sub)
 {
     weft__subjects *s = &b->subjects;
     if (sub->conn->is_closed || (sub->queue.bytes > 0 && group_choose(b, sub)))
         return;
-    if (s->match_count == s->match_capacity && matches_grow(s) < 0)
+    if (s->match_count == s->match_capacity && matches_grow(s) < 0) {
+        weft__broker_conn_cut(sub->conn);
         return;
+    }
     s->matches[s->match_count++] = (weft__match){sub, 1};
 }
 

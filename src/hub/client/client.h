@@ -95,6 +95,12 @@ weft__subscription *weft__hub_subscribe(weft_hub *hub, const char *pattern, cons
 /* Return whether the server has refused a subscription. Call weft__hub_flush before. */
 bool weft__hub_is_refused(const weft__subscription *s);
 
+/*
+ * Tell the server to end a subscription. fn is still called for messages in transit. After
+ * weft__hub_flush, there are none, and the caller ends the subscription. Does not switch.
+ */
+void weft__hub_drain(weft__subscription *s);
+
 /* End a subscription. fn is not called any more. NULL: nothing. */
 void weft__hub_unsubscribe(weft__subscription *s);
 

@@ -1,6 +1,7 @@
 /* Open and close hubs. */
 #include "hub/client/hub.h"
 
+#include "base/result.h"
 #include "hub/client/random.h"
 
 #include <weft/io.h>
@@ -423,8 +424,7 @@ int weft__hub_stats(const weft_hub *hub, weft_hub_counters *out, size_t size)
         return weft_fail(-EINVAL, "weft_hub_stats: out is NULL");
     weft_hub_counters counters = hub->counters;
     counters.in_flight = hub->requests.count;
-    memset(out, 0, size);
-    memcpy(out, &counters, size < sizeof counters ? size : sizeof counters);
+    weft__result_copy(out, size, &counters, sizeof counters);
     return 0;
 }
 

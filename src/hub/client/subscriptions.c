@@ -16,6 +16,7 @@ struct weft__subscription {
     weft__on_delivery *fn;
     void *ctx;
     bool is_refused;             /* by the server, on this connection */
+    bool is_drained;             /* the server was told to end the subscription */
     const char *pattern, *queue; /* queue "": none */
 };
 
@@ -126,15 +127,22 @@ weft__subscription *weft__hub_subscribe(weft_hub *hub, const char *pattern, cons
     return s;
 }
 
+/* If memory is exhausted, the server goes on to send messages. */
+void weft__hub_drain(weft__subscription *s)
+{
+    weft_hub *hub = s->hub;
+    if (!s->is_drained && hub->is_connected && !hub->is_closed &&
+        weft__output_unsub(&hub->out.next, s->sid) == 0)
+        weft__writer_wake(hub);
+    s->is_drained = true;
+}
+
 void weft__hub_unsubscribe(weft__subscription *s)
 {
     if (s == NULL)
         return;
-    weft_hub *hub = s->hub;
-    /* If memory is exhausted, the server goes on to send messages, and the reader ignores them. */
-    if (hub->is_connected && !hub->is_closed && weft__output_unsub(&hub->out.next, s->sid) == 0)
-        weft__writer_wake(hub);
-    sid_free(&hub->subscriptions, s->sid);
+    weft__hub_drain(s);
+    sid_free(&s->hub->subscriptions, s->sid); /* the reader ignores further messages */
     free(s);
 }
 
@@ -148,7 +156,7 @@ int weft__subscriptions_send(const weft_hub *hub, weft__buffer *out)
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < hub->subscriptions.capacity; i++) {
         weft__subscription *s = hub->subscriptions.slots[i].subscription;
-        if (s == NULL)
+        if (s == NULL || s->is_drained)
             continue;
         s->is_refused = false;
         rc = subscription_send(s, out);

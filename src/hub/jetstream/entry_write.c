@@ -119,7 +119,8 @@ static int write_attempt(write_state *s, const weft__publication *p, uint64_t *s
             rc = weft_fail(-EPROTO, "a reply of stream %s has no sequence", s->write->stream);
         else if (weft__json_is_true(&answer.doc, "duplicate"))
             rc = write_duplicate(s, *sequence);
-    } else if (rc == -ESTALE) {
+    } else if (rc == -ESTALE && answer.reply.memory != NULL) {
+        /* Without a reply, -ESTALE was raised in the caller: the lease of its name is lost. */
         rc = write_mismatch(s, sequence);
     } else if (rc == -EHOSTUNREACH) {
         rc = write_unreachable(s);

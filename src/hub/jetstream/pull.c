@@ -154,6 +154,12 @@ double weft__pulls_check(weft__worker *w, double now_s)
     return is_delayed ? w->pull_after_s : next_s;
 }
 
+void weft__pulls_drain(weft__worker *w)
+{
+    WEFT__LIST_FOR(node, &w->pulls)
+        weft__hub_drain(CONTAINER_OF(node, weft__pull, node)->subscription);
+}
+
 void weft__pulls_end(weft__worker *w)
 {
     while (!weft__list_is_empty(&w->pulls))

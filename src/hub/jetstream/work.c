@@ -11,6 +11,9 @@
 /* Time limit of a check whether the queue exists. Pulls wait for the check. */
 #define CHECK_S 2.0
 
+/* A worker that ends waits so long for the items in transit. */
+#define DRAIN_S 1.0
+
 /* The daemon ends at once. Report it if it does not. */
 #define PROLONGER_GRACE_S 5.0
 
@@ -66,13 +69,22 @@ static int worker_pull(weft__worker *w)
     }
 }
 
-/* Cancel the handlers, and wait for them. Returns an error that was raised in the caller, or 0. */
+/*
+ * Cancel the handlers, and wait for them. Items in transit are given back: their fibers do not run
+ * any more. Returns an error that was raised in the caller, or 0.
+ */
 static int worker_end(weft__worker *w)
 {
     w->is_ending = true;
-    weft__pulls_end(w);
+    weft__pulls_drain(w);
     weft_group_cancel(&w->items);
     int rc = weft_group_close(&w->items);
+    if (weft__hub_is_connected(w->hub)) {
+        WEFT_SHIELD(DRAIN_S) {
+            weft__hub_flush(w->hub);
+        }
+    }
+    weft__pulls_end(w);
     return rc == -ECANCELED ? 0 : rc;
 }
 

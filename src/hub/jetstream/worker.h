@@ -43,6 +43,9 @@ int weft__pull_start(weft__worker *w);
 /* End the pulls that the server has forgotten. Return the time of the next check. */
 double weft__pulls_check(weft__worker *w, double now_s);
 
+/* Request no more items. Items in transit still arrive. */
+void weft__pulls_drain(weft__worker *w);
+
 /* End all pulls. Items in transit are delivered again after ack_s. */
 void weft__pulls_end(weft__worker *w);
 

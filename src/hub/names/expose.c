@@ -25,12 +25,14 @@ static int owned_begin(weft__lease *l)
 {
     const weft__expose_options options = {.on_end = owned_on_end, .ctx = l};
     weft__exposure *exposure = NULL;
-    int rc = weft__expose_begin(l->names->hub, l->name, l->owner, &options, &exposure);
+    int rc = weft__hub_check(l->names->hub); /* the hub may have been closed */
+    if (rc == 0)
+        rc = weft__expose_begin(l->names->hub, l->name, l->owner, &options, &exposure);
     if (rc < 0)
         return rc;
     if (l->daemon == 0) {
         weft__expose_end(exposure);
-        return -EEXIST;
+        return l->is_stopping ? -EBADF : -EEXIST; /* the hub is being closed, or the name is lost */
     }
     l->exposure = exposure;
     return 0;
@@ -78,6 +80,8 @@ WEFT_SWITCHPOINT int weft_hub_expose(weft_hub *hub, const char *name, weft_fiber
     weft__hub_hold(hub);
     rc = token == NULL ? expose_shared(hub, name, fiber)
                        : expose_with_lease(hub, name, fiber, token);
+    if (rc == -ESRCH && weft_state_of(fiber) != WEFT_DEAD)
+        rc = -EBADF; /* the hub was closed, and has ended the exposure */
     weft__hub_release(hub);
     if (rc == -EEXIST)
         return weft_fail(rc, "weft_hub_expose: cannot own the name %.100s", name);

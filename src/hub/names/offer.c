@@ -15,6 +15,9 @@
 /* A cancelled offer waits so long for the confirmation of a result. */
 #define CONFIRM_S 2.0
 
+/* An offer waits so long for the server to confirm that it sends no more jobs. */
+#define DRAIN_S 0.5
+
 /* The state of a call of weft_hub_offer. */
 typedef struct weft__offer {
     weft_hub *hub;
@@ -23,9 +26,10 @@ typedef struct weft__offer {
     void *arg;
     unsigned at_once, running;
     weft__subscription *subscription; /* NULL: at_once children run */
+    weft__subscription *draining;     /* an earlier subscription that may still get jobs */
     weft_group group;                 /* the fibers of the children */
     weft__list children;
-    weft_event changed; /* wakes the caller: failure is set */
+    weft_event changed; /* wakes the caller: failure is set, or a subscription is draining */
     int failure;        /* the error that ends the call; 0: none */
     bool is_ending;
     weft__hub_watcher watcher;
@@ -46,21 +50,47 @@ typedef struct weft__placed {
 
 static void offer_on_job(void *ctx, const weft__delivery *d);
 
-/* Take jobs while there is room for children. */
+static void offer_subscribe(weft__offer *o)
+{
+    char subject[WEFT__JS_SUBJECT_BYTES];
+    snprintf(subject, sizeof subject, WEFT__OFFER_SUBJECT, o->kind);
+    o->subscription = weft__hub_subscribe(o->hub, subject, WEFT__OFFER_GROUP, offer_on_job, o);
+    if (o->subscription == NULL) {
+        o->failure = -ENOMEM;
+        weft_event_set(&o->changed);
+    }
+}
+
+/*
+ * Take jobs while there is room for children. Without room, leave the queue group: the server then
+ * sends further jobs to other hubs. Jobs in transit are refused.
+ */
 static void offer_update(weft__offer *o)
 {
     bool has_room = o->running < o->at_once && !o->is_ending;
-    char subject[WEFT__JS_SUBJECT_BYTES];
     if (has_room && o->subscription == NULL) {
-        snprintf(subject, sizeof subject, WEFT__OFFER_SUBJECT, o->kind);
-        o->subscription = weft__hub_subscribe(o->hub, subject, WEFT__OFFER_GROUP, offer_on_job, o);
-        if (o->subscription == NULL) {
-            o->failure = -ENOMEM;
-            weft_event_set(&o->changed);
-        }
-    } else if (!has_room) {
-        weft__hub_unsubscribe(o->subscription);
+        offer_subscribe(o);
+    } else if (!has_room && o->subscription != NULL && o->draining == NULL) {
+        weft__hub_drain(o->subscription);
+        o->draining = o->subscription;
         o->subscription = NULL;
+        weft_event_set(&o->changed);
+    }
+}
+
+/* End the subscription that is draining, when the server has sent all of its jobs. */
+static void offer_drain(weft__offer *o)
+{
+    while (o->draining != NULL) {
+        int rc = 0;
+        WEFT_MOVE_ON_AFTER(DRAIN_S) {
+            rc = weft__hub_flush(o->hub);
+        }
+        if (rc < 0 && !o->is_ending)
+            return; /* try again later */
+        weft__hub_unsubscribe(o->draining);
+        o->draining = NULL;
+        offer_update(o);
     }
 }
 
@@ -200,7 +230,8 @@ static void offer_on_job(void *ctx, const weft__delivery *d)
     weft__offer *o = ctx;
     if (d->reply.bytes == 0 || d->reply.bytes >= WEFT__INBOX_BYTES)
         return;
-    weft__placed *c = o->running < o->at_once ? placed_new(o, d) : NULL;
+    bool has_room = o->running < o->at_once && !o->is_ending;
+    weft__placed *c = has_room ? placed_new(o, d) : NULL;
     const weft_spin_options options = {.name = "hub child", .drop = placed_drop};
     if (c != NULL)
         c->fiber = weft_group_spin_with(&o->group, placed_run, c, &options);
@@ -246,6 +277,7 @@ static int offer_wait(weft__offer *o)
             rc = weft__hub_check(o->hub);
         if (rc < 0)
             return rc;
+        offer_drain(o);
         offer_cancel_orphans(o);
     }
 }
@@ -263,6 +295,9 @@ static int offer_run(weft__offer *o)
     offer_update(o);
     weft_group_cancel(&o->group);
     int raised = weft_group_close(&o->group);
+    WEFT_SHIELD(CONFIRM_S) {
+        offer_drain(o);
+    }
     return rc == -ECANCELED && raised < 0 ? raised : rc;
 }
 

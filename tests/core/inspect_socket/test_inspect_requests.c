@@ -1,5 +1,6 @@
 /* Requests of the inspection socket: fibers, backtraces, profiles, and invalid clients. */
 #include "core/inspect_socket/inspect_support.h"
+#include "core/inspect_socket/word.h"
 
 #include <poll.h>
 
@@ -201,6 +202,20 @@ TEST_ROWS(an_invalid_request_gets_an_error, invalid_requests)
     request(fd, "stats");
     ck_assert_reply_has("process ");
     weft_close(fd);
+}
+
+TEST(a_cut_or_invalid_escape_of_a_word_remains)
+{
+    static const char *const words[][2] = {
+        {"a%20b%25", "a b%"}, {"%", "%"},     {"%A", "%A"},   {"%A%41", "%AA"},
+        {"%g0", "%g0"},       {"%+1", "%+1"}, {"%00", "%00"}, {"", ""},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char word[16];
+        snprintf(word, sizeof word, "%s%c%s", words[i][0], '\0', "rest");
+        weft__word_unescape(word);
+        ck_assert_str_eq(word, words[i][1]);
+    }
 }
 
 TEST(a_line_that_is_too_long_ends_the_connection)

@@ -170,6 +170,23 @@ TEST(a_client_that_does_not_read_is_disconnected_and_does_not_delay_others)
     free(payload);
 }
 
+/* The intervals are minutes: on sim, they take no time. */
+TEST(a_silent_client_is_pinged_and_disconnected)
+{
+    if (!is_sim())
+        return;
+    open_named(&a, "replies");
+    open_named(&b, "is silent");
+    for (int i = 0; i < 10; i++) {
+        weft_sleep(100);
+        raw_sync(&a); /* replies to the pings too */
+    }
+    ck_assert_int_eq(weft_hub_broker_cut(broker, "is silent"), 0);
+    ck_assert_int_eq(weft_hub_broker_cut(broker, "replies"), 1);
+    raw_close(&a);
+    raw_close(&b);
+}
+
 TEST(a_broker_keeps_its_data_as_long_as_it_is_used)
 {
     raw_open(&a);

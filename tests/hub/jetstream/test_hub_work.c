@@ -219,6 +219,18 @@ TEST(a_cancelled_worker_gives_its_items_back)
     worker_stop(&next);
 }
 
+TEST(a_cancelled_worker_gives_items_in_transit_back)
+{
+    worker w = {hub, "jobs", wait_forever, 100}, next = {hub, "jobs", handle_item, 100};
+    ck_assert_done(weft_hub_queue(hub, "jobs", NULL));
+    worker_start(&w);
+    put_items(hub, "jobs", 0, 100);
+    worker_stop(&w);
+    worker_start(&next);
+    wait_until(done.handled == 100);
+    worker_stop(&next);
+}
+
 /* Return a value although cancelled. */
 static weft_value handle_when_cancelled(weft_hub_msg *item, void *arg)
 {

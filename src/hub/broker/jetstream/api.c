@@ -118,10 +118,14 @@ static void type_write(const api_kind *kind, weft__json_out *out)
     weft__json_out_text_member(out, "type", type);
 }
 
-static void call_reply(weft_hub_broker *b, weft__slice reply, const weft__json_out *out)
+void weft__api_reply(weft_hub_broker *b, weft__slice reply, const weft__json_out *out)
 {
-    const weft__publication p = {.subject = reply, .payload = weft__json_out_slice(out)};
-    if (!out->has_failed && reply.bytes > 0)
+    static const char no_memory[] = "{\"error\":{\"code\":503,\"err_code\":10023,"
+                                    "\"description\":\"insufficient resources\"}}";
+    weft__publication p = {.subject = reply, .payload = {out->buffer.data, out->buffer.bytes}};
+    if (out->has_failed)
+        p.payload = weft__slice_of(no_memory);
+    if (reply.bytes > 0)
         weft__subjects_route(b, reply, &p, NULL);
 }
 
@@ -137,7 +141,7 @@ static void call_handle(weft_hub_broker *b, const api_kind *kind, weft__slice re
     if (error != WEFT__API_OK)
         weft__api_error_write(error, NULL, &out);
     weft__json_out_end(&out, '}');
-    call_reply(b, p->reply, &out);
+    weft__api_reply(b, p->reply, &out);
     weft__json_free(&call.doc);
     weft__buffer_free(&out.buffer);
 }

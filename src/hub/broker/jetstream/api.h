@@ -23,6 +23,12 @@ typedef weft__api_error weft__api_fn(weft__api_call *call);
 /* Handle a request. subject is without "$JS.API.". */
 void weft__api_handle(weft_hub_broker *b, weft__slice subject, const weft__publication *p);
 
+/*
+ * Send a reply. If memory for the JSON was exhausted, send an error, which then does not say
+ * whether the request was performed. An empty subject gets no reply.
+ */
+void weft__api_reply(weft_hub_broker *b, weft__slice reply, const weft__json_out *out);
+
 /* stream_api.c */
 weft__api_fn weft__api_account_info;
 weft__api_fn weft__api_stream_create;

@@ -103,19 +103,23 @@ static weft__api_error config_check(const weft__stream *stream, const weft__cons
     return WEFT__API_OK;
 }
 
-/* Change an existing consumer. The position and the policy of acknowledgement are fixed. */
-static weft__api_error consumer_update(weft__consumer *c, const weft__consumer_config *config)
+/* The position of a consumer and its policy of acknowledgement do not change. */
+static bool is_update(const weft__consumer *c, const weft__consumer_config *config)
 {
     static const weft__consumer_field fixed[] = {
         WEFT__CONSUMER_DELIVER_POLICY, WEFT__CONSUMER_OPT_START_SEQ, WEFT__CONSUMER_ACK_POLICY,
         WEFT__CONSUMER_REPLAY_POLICY};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (c->config.values[fixed[i]] != config->values[fixed[i]])
-            return WEFT__API_CONSUMER_FIXED;
+            return false;
+    return true;
+}
+
+static void consumer_update(weft__consumer *c, const weft__consumer_config *config)
+{
     c->config = *config;
     new_messages_count(c);
     weft__consumer_pump(c);
-    return WEFT__API_OK;
 }
 
 static weft__consumer *consumer_new(weft__stream *stream, const weft__consumer_config *config,
@@ -140,19 +144,31 @@ static weft__consumer *consumer_new(weft__stream *stream, const weft__consumer_c
     return c;
 }
 
+/* Return the time at which an idle consumer is deleted. */
+static int64_t idle_end(const weft__consumer *c)
+{
+    int64_t idle_ns = c->config.values[WEFT__CONSUMER_INACTIVE_THRESHOLD];
+    return idle_ns > 0 && c->pull_count == 0 ? weft__broker_time_after(c->active_ns, idle_ns)
+                                             : WEFT__BROKER_NEVER;
+}
+
 weft__api_error weft__consumer_create(weft__stream *stream, const weft__consumer_config *config,
                                       const char *name, weft__consumer **out)
 {
-    weft__api_error error = config_check(stream, config, name);
     *out = weft__consumer_find(stream, weft__slice_of(name));
-    if (*out != NULL && error != WEFT__API_QUEUE_IS_TAKEN && error != WEFT__API_QUEUE_FILTER)
-        return consumer_update(*out, config);
+    if (*out != NULL && !is_update(*out, config))
+        return WEFT__API_CONSUMER_FIXED;
+    weft__api_error error = config_check(stream, config, name);
     if (error != WEFT__API_OK)
         return error;
+    if (*out != NULL) {
+        consumer_update(*out, config);
+        return WEFT__API_OK;
+    }
     *out = consumer_new(stream, config, name);
     if (*out == NULL)
         return WEFT__API_NO_MEMORY;
-    weft__broker_wake_at(stream->broker, weft__consumer_run_timers(*out, (*out)->created_ns));
+    weft__broker_wake_at(stream->broker, idle_end(*out));
     return WEFT__API_OK;
 }
 
@@ -192,7 +208,7 @@ static bool message_send(weft__consumer *c, const weft__message *m, uint64_t del
                                  .headers = weft__message_headers(m),
                                  .payload = weft__message_payload(m)};
     if (weft__subjects_route(c->stream->broker, weft__pull_reply(pull), &p, NULL) == 0) {
-        weft__pull_free(c, pull);
+        weft__pull_end(c, pull);
         return false;
     }
     c->consumer_seq++;
@@ -264,13 +280,6 @@ void weft__consumer_removed(weft__consumer *c, const weft__message *m)
     weft__pending *pending = weft__pending_find(c, m->seq);
     if (pending != NULL)
         weft__pending_remove(c, pending);
-}
-
-/* Return the time at which an idle consumer is deleted. */
-static int64_t idle_end(const weft__consumer *c)
-{
-    int64_t idle_ns = c->config.values[WEFT__CONSUMER_INACTIVE_THRESHOLD];
-    return idle_ns > 0 && c->pull_count == 0 ? c->active_ns + idle_ns : WEFT__BROKER_NEVER;
 }
 
 int64_t weft__consumer_run_timers(weft__consumer *c, int64_t now_ns)

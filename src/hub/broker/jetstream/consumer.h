@@ -41,6 +41,7 @@ typedef struct weft__consumer {
 
     weft__list pulls; /* requests of clients (pull.h) */
     size_t pull_count;
+    size_t no_wait_count; /* of the pulls that do not wait */
 } weft__consumer;
 
 weft__consumer *weft__consumer_find(const weft__stream *stream, weft__slice name);

@@ -74,6 +74,9 @@ static void message_reply(const weft__stream *stream, const weft__message *m, we
     if (headers_build(stream, m, &headers) == 0)
         direct_reply(stream->broker, reply, (weft__slice){headers.data, headers.bytes},
                      weft__message_payload(m));
+    else
+        direct_reply(stream->broker, reply, weft__slice_of("NATS/1.0 503 No Memory\r\n\r\n"),
+                     (weft__slice){0});
     weft__buffer_free(&headers);
 }
 

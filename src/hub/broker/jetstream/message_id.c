@@ -16,7 +16,8 @@ static void ids_expire(weft__stream *stream)
     int64_t now_ns = weft__broker_now_ns(stream->broker);
     while (!weft__list_is_empty(&stream->ids_by_age)) {
         weft__message_id *id = CONTAINER_OF(stream->ids_by_age.next, weft__message_id, by_age);
-        if (id->time_ns + stream->config.values[WEFT__STREAM_DUPLICATE_WINDOW] > now_ns)
+        int64_t window_ns = stream->config.values[WEFT__STREAM_DUPLICATE_WINDOW];
+        if (weft__broker_time_after(id->time_ns, window_ns) > now_ns)
             return;
         weft__message_id_forget(stream, id);
     }

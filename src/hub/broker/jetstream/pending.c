@@ -49,8 +49,7 @@ void weft__pending_remove(weft__consumer *c, weft__pending *pending)
 void weft__pending_wait(weft__consumer *c, weft__pending *pending, int64_t time_ns)
 {
     int64_t now_ns = weft__broker_now_ns(c->stream->broker);
-    if (__builtin_add_overflow(now_ns, time_ns, &pending->late_ns))
-        pending->late_ns = WEFT__BROKER_NEVER;
+    pending->late_ns = weft__broker_time_after(now_ns, time_ns);
     pending_unlink(c, pending);
     /* Most times are later than all others: search from the end. */
     weft__list *after = c->waiting.prev;

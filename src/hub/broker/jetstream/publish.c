@@ -1,5 +1,5 @@
 /* Publishing into a stream: conditions, limits, storage and the reply. */
-#include "hub/broker/jetstream/consumer.h"
+#include "hub/broker/jetstream/api.h"
 #include "hub/broker/jetstream/message_id.h"
 #include "hub/text/header.h"
 
@@ -28,13 +28,11 @@ static void outcome_write(const weft__stream *stream, const outcome *o, weft__js
 
 static void publish_reply(const weft__stream *stream, weft__slice reply, const outcome *o)
 {
-    if (reply.bytes == 0 || stream->config.values[WEFT__STREAM_NO_ACK])
+    if (stream->config.values[WEFT__STREAM_NO_ACK])
         return;
     weft__json_out out = {0};
     outcome_write(stream, o, &out);
-    const weft__publication p = {.subject = reply, .payload = weft__json_out_slice(&out)};
-    if (!out.has_failed)
-        weft__subjects_route(stream->broker, reply, &p, NULL);
+    weft__api_reply(stream->broker, reply, &out);
     weft__buffer_free(&out.buffer);
 }
 
@@ -155,39 +153,33 @@ static weft__message *message_store(weft__stream *stream, const weft__publicatio
     return m;
 }
 
-static void consumers_notify(weft__stream *stream, const weft__message *m)
+/* Store a message that has passed all checks. */
+static weft__api_error message_accept(weft__stream *stream, const weft__publication *p,
+                                      uint64_t *seq)
 {
+    weft__message *m = message_store(stream, p);
+    if (m == NULL)
+        return WEFT__API_NO_MEMORY;
+    *seq = m->seq;
     WEFT__LIST_FOR(node, &stream->consumers) {
         weft__consumer_stored(CONTAINER_OF(node, weft__consumer, node), m);
     }
-}
-
-static void consumers_pump(weft__stream *stream)
-{
-    WEFT__LIST_FOR(node, &stream->consumers) {
-        weft__consumer_pump(CONTAINER_OF(node, weft__consumer, node));
-    }
+    limits_enforce(stream, m);
+    int64_t age_ns = stream->config.values[WEFT__STREAM_MAX_AGE];
+    if (age_ns > 0)
+        weft__broker_wake_at(stream->broker, weft__broker_time_after(m->time_ns, age_ns));
+    return WEFT__API_OK;
 }
 
 void weft__stream_publish(weft__stream *stream, const weft__publication *p)
 {
     outcome o = {0};
-    if (!headers_check(stream, p, &o) || (o.error = limits_check(stream, p)) != WEFT__API_OK) {
-        publish_reply(stream, p->reply, &o);
-        return;
-    }
-    weft__message *m = message_store(stream, p);
-    if (m == NULL) {
-        o.error = WEFT__API_NO_MEMORY;
-        publish_reply(stream, p->reply, &o);
-        return;
-    }
-    o.seq = m->seq;
-    consumers_notify(stream, m);
-    limits_enforce(stream, m);
-    if (stream->config.values[WEFT__STREAM_MAX_AGE] > 0)
-        weft__broker_wake_at(stream->broker,
-                             m->time_ns + stream->config.values[WEFT__STREAM_MAX_AGE]);
+    if (headers_check(stream, p, &o) && (o.error = limits_check(stream, p)) == WEFT__API_OK)
+        o.error = message_accept(stream, p, &o.seq);
     publish_reply(stream, p->reply, &o);
-    consumers_pump(stream);
+    if (o.error != WEFT__API_OK || o.is_duplicate)
+        return;
+    WEFT__LIST_FOR(node, &stream->consumers) {
+        weft__consumer_pump(CONTAINER_OF(node, weft__consumer, node));
+    }
 }

@@ -14,12 +14,18 @@ static void status_send(const weft__consumer *c, weft__slice reply, const char *
     weft__subjects_route(c->stream->broker, reply, &p, NULL);
 }
 
-void weft__pull_free(weft__consumer *c, weft__pull *pull)
+static void pull_free(weft__consumer *c, weft__pull *pull)
 {
     weft__list_unlink(&pull->node);
     c->pull_count--;
-    c->active_ns = weft__broker_now_ns(c->stream->broker);
+    c->no_wait_count -= pull->is_no_wait;
     free(pull);
+}
+
+void weft__pull_end(weft__consumer *c, weft__pull *pull)
+{
+    c->active_ns = weft__broker_now_ns(c->stream->broker);
+    pull_free(c, pull);
 }
 
 /* End a pull that did not get all its messages. */
@@ -31,7 +37,7 @@ static void pull_time_out(weft__consumer *c, weft__pull *pull)
              "\r\nNats-Pending-Bytes: 0\r\n\r\n",
              pull->left);
     status_send(c, weft__pull_reply(pull), headers);
-    weft__pull_free(c, pull);
+    weft__pull_end(c, pull);
 }
 
 static void heartbeat_send(weft__consumer *c, weft__pull *pull)
@@ -87,6 +93,12 @@ static int request_read(pull_request *r, weft__slice body)
     return rc < 0 || r->expires_ns < 0 || r->heartbeat_ns < 0 ? -EBADMSG : 0;
 }
 
+/* A span of 0 is not set: it has no end. */
+static int64_t span_end(int64_t now_ns, int64_t span_ns)
+{
+    return span_ns > 0 ? weft__broker_time_after(now_ns, span_ns) : WEFT__BROKER_NEVER;
+}
+
 static weft__pull *pull_new(weft__consumer *c, const pull_request *r, weft__slice reply)
 {
     weft__pull *pull = malloc(sizeof *pull + reply.bytes);
@@ -96,9 +108,9 @@ static weft__pull *pull_new(weft__consumer *c, const pull_request *r, weft__slic
     pull->left = (uint64_t)r->batch;
     pull->sent = 0;
     pull->is_no_wait = r->is_no_wait;
-    pull->expires_ns = r->expires_ns > 0 ? now_ns + r->expires_ns : WEFT__BROKER_NEVER;
+    pull->expires_ns = span_end(now_ns, r->expires_ns);
     pull->heartbeat_ns = r->heartbeat_ns;
-    pull->heartbeat_due_ns = r->heartbeat_ns > 0 ? now_ns + r->heartbeat_ns : WEFT__BROKER_NEVER;
+    pull->heartbeat_due_ns = span_end(now_ns, r->heartbeat_ns);
     pull->reply_bytes = reply.bytes;
     memcpy(pull->reply, reply.data, reply.bytes);
     return pull;
@@ -108,7 +120,7 @@ static weft__pull *pull_new(weft__consumer *c, const pull_request *r, weft__slic
 static const char *request_refusal(const weft__consumer *c, const pull_request *r)
 {
     /* nats-server requires that at least two heartbeats fit into the time of the request. */
-    if (r->heartbeat_ns > 0 && 2 * r->heartbeat_ns > r->expires_ns)
+    if (r->heartbeat_ns > 0 && r->heartbeat_ns > r->expires_ns / 2)
         return "NATS/1.0 400 Bad Request - heartbeat value too large\r\n\r\n";
     if (c->pull_count >= (size_t)c->config.values[WEFT__CONSUMER_MAX_WAITING])
         return "NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n";
@@ -132,6 +144,7 @@ void weft__pull_add(weft__consumer *c, weft__slice body, weft__slice reply)
     }
     weft__list_insert(&c->pulls, &pull->node);
     c->pull_count++;
+    c->no_wait_count += pull->is_no_wait;
     weft__broker_wake_at(c->stream->broker, pull->expires_ns < pull->heartbeat_due_ns
                                                 ? pull->expires_ns
                                                 : pull->heartbeat_due_ns);
@@ -142,7 +155,7 @@ void weft__pull_sent(weft__consumer *c, weft__pull *pull)
 {
     pull->sent++;
     if (--pull->left == 0) {
-        weft__pull_free(c, pull);
+        weft__pull_end(c, pull);
         return;
     }
     if (pull->heartbeat_ns > 0)
@@ -153,7 +166,7 @@ void weft__pull_sent(weft__consumer *c, weft__pull *pull)
 
 void weft__pulls_end_no_wait(weft__consumer *c)
 {
-    if (weft__consumer_available(c) > 0)
+    if (c->no_wait_count == 0 || weft__consumer_available(c) > 0)
         return;
     for (weft__list *node = c->pulls.next; node != &c->pulls;) {
         weft__pull *pull = CONTAINER_OF(node, weft__pull, node);
@@ -168,7 +181,7 @@ void weft__broker_pulls_end(weft__consumer *c, const char *status)
     while (!weft__list_is_empty(&c->pulls)) {
         weft__pull *pull = CONTAINER_OF(c->pulls.next, weft__pull, node);
         status_send(c, weft__pull_reply(pull), status);
-        weft__pull_free(c, pull);
+        pull_free(c, pull);
     }
 }
 
@@ -184,7 +197,7 @@ int64_t weft__pulls_run_timers(weft__consumer *c, int64_t now_ns)
         }
         if (pull->heartbeat_due_ns <= now_ns) {
             heartbeat_send(c, pull);
-            pull->heartbeat_due_ns = now_ns + pull->heartbeat_ns;
+            pull->heartbeat_due_ns = span_end(now_ns, pull->heartbeat_ns);
         }
         next_ns = pull->expires_ns < next_ns ? pull->expires_ns : next_ns;
         next_ns = pull->heartbeat_due_ns < next_ns ? pull->heartbeat_due_ns : next_ns;

@@ -26,7 +26,8 @@ static inline weft__slice weft__pull_reply(const weft__pull *pull)
  */
 void weft__pull_add(weft__consumer *c, weft__slice body, weft__slice reply);
 
-void weft__pull_free(weft__consumer *c, weft__pull *pull);
+/* End a pull without a status. The consumer is idle from now on, if it has no other pull. */
+void weft__pull_end(weft__consumer *c, weft__pull *pull);
 
 /* A message was sent to the first pull. The pull ends, or goes behind the others. */
 void weft__pull_sent(weft__consumer *c, weft__pull *pull);

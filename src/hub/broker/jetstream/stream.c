@@ -182,8 +182,9 @@ static int64_t messages_expire(weft__stream *stream, int64_t now_ns)
     if (age_ns <= 0)
         return WEFT__BROKER_NEVER;
     for (weft__message *m; (m = weft__store_from(&stream->store, 0)) != NULL;) {
-        if (m->time_ns + age_ns > now_ns)
-            return m->time_ns + age_ns;
+        int64_t end_ns = weft__broker_time_after(m->time_ns, age_ns);
+        if (end_ns > now_ns)
+            return end_ns;
         weft__stream_remove(stream, m);
     }
     return WEFT__BROKER_NEVER;
