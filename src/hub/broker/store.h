@@ -8,7 +8,7 @@
 #ifndef WEFT_HUB_BROKER_STORE_H
 #define WEFT_HUB_BROKER_STORE_H
 
-#include "hub/broker/hash.h"
+#include "hub/text/hash.h"
 #include "hub/wire/output.h"
 
 /* The messages of one subject. Exists while it has a message. */

@@ -8,7 +8,7 @@
 #ifndef WEFT_HUB_BROKER_SUBJECTS_H
 #define WEFT_HUB_BROKER_SUBJECTS_H
 
-#include "hub/broker/hash.h"
+#include "hub/text/hash.h"
 #include "hub/wire/output.h"
 
 struct weft__broker_conn;

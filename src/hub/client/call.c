@@ -44,7 +44,7 @@ typedef struct call_wait {
 static int call_take_error(call_wait *wait, const weft__delivery *d, uint64_t number)
 {
     if (number == 0 || number > 4095) {
-        snprintf(wait->error_text, sizeof wait->error_text, "the reply has an error that is none");
+        snprintf(wait->error_text, sizeof wait->error_text, "the error of the reply is not valid");
         return -EPROTO;
     }
     snprintf(wait->error_text, sizeof wait->error_text, "%.*s", (int)d->payload.bytes,

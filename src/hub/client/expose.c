@@ -19,7 +19,7 @@
 #define MONITOR_RETRY_S 0.1
 
 typedef struct recipient {
-    weft__table_node by_fiber;
+    weft__hash_node by_fiber;
     weft__list node; /* in recipient_list of the hub */
     weft_fiber fiber;
     bool is_monitored;
@@ -28,7 +28,7 @@ typedef struct recipient {
 } recipient;
 
 struct weft__exposure {
-    weft__table_node by_name;
+    weft__hash_node by_name;
     weft__list node; /* in exposures of the recipient */
     weft_hub *hub;
     recipient *to;
@@ -49,18 +49,24 @@ static weft__exposure *exposure_of(weft__list *node)
 
 static recipient *recipient_find(const weft_hub *hub, weft_fiber fiber)
 {
-    weft__table_node *n = weft__table_find(&hub->recipients, weft__hash_number(fiber));
-    while (n != NULL && CONTAINER_OF(n, recipient, by_fiber)->fiber != fiber)
-        n = weft__table_find_next(n);
-    return n != NULL ? CONTAINER_OF(n, recipient, by_fiber) : NULL;
+    WEFT__HASH_FOR(node, &hub->recipients, weft__hash_number(fiber))
+    {
+        recipient *r = CONTAINER_OF(node, recipient, by_fiber);
+        if (r->fiber == fiber)
+            return r;
+    }
+    return NULL;
 }
 
 weft__exposure *weft__expose_find(weft_hub *hub, const char *name)
 {
-    weft__table_node *n = weft__table_find(&hub->exposures, weft__hash_text(name));
-    while (n != NULL && strcmp(CONTAINER_OF(n, weft__exposure, by_name)->name, name) != 0)
-        n = weft__table_find_next(n);
-    return n != NULL ? CONTAINER_OF(n, weft__exposure, by_name) : NULL;
+    WEFT__HASH_FOR(node, &hub->exposures, weft__hash_bytes(name, strlen(name)))
+    {
+        weft__exposure *e = CONTAINER_OF(node, weft__exposure, by_name);
+        if (strcmp(e->name, name) == 0)
+            return e;
+    }
+    return NULL;
 }
 
 void *weft__expose_ctx(const weft__exposure *e)
@@ -187,7 +193,7 @@ static recipient *recipient_new(weft_hub *hub, weft_fiber fiber)
 {
     recipient *r = calloc(1, sizeof *r);
     if (r == NULL ||
-        weft__table_add(&hub->recipients, &r->by_fiber, weft__hash_number(fiber)) < 0) {
+        weft__hash_insert(&hub->recipients, &r->by_fiber, weft__hash_number(fiber)) < 0) {
         free(r);
         return NULL;
     }
@@ -203,7 +209,7 @@ static void recipient_free(weft_hub *hub, recipient *r)
 {
     weft__list_splice(&hub->messages, &r->messages);
     weft__list_unlink(&r->node);
-    weft__table_remove(&hub->recipients, &r->by_fiber);
+    weft__hash_remove(&hub->recipients, &r->by_fiber);
     free(r);
 }
 
@@ -231,7 +237,7 @@ static weft__exposure *exposure_new(weft_hub *hub, const char *name, recipient *
     *e = (weft__exposure){.hub = hub, .to = to, .on_end = options->on_end, .ctx = options->ctx};
     memcpy(e->name, name, bytes);
     weft__list_init(&e->calls);
-    if (weft__table_add(&hub->exposures, &e->by_name, weft__hash_text(name)) < 0) {
+    if (weft__hash_insert(&hub->exposures, &e->by_name, weft__hash_bytes(name, strlen(name))) < 0) {
         free(e);
         return NULL;
     }
@@ -247,7 +253,7 @@ static weft__exposure *exposure_new(weft_hub *hub, const char *name, recipient *
 static void exposure_end(weft__exposure *e, int code)
 {
     weft__hub_unsubscribe(e->subscription);
-    weft__table_remove(&e->hub->exposures, &e->by_name);
+    weft__hash_remove(&e->hub->exposures, &e->by_name);
     weft__list_unlink(&e->node);
     exposure_reject_calls(e, code);
     e->is_ended = true;

@@ -152,8 +152,8 @@ void weft__hub_free(weft_hub *hub)
     weft__messages_free(&hub->messages);
     weft__subscriptions_free(hub);
     weft__requests_free(hub);
-    weft__table_free(&hub->exposures);
-    weft__table_free(&hub->recipients);
+    weft__hash_free(&hub->exposures);
+    weft__hash_free(&hub->recipients);
     weft__buffer_free(&hub->out.next);
     weft__buffer_free(&hub->out.current);
     weft__servers_free(&hub->servers);
@@ -417,7 +417,7 @@ int weft__hub_stats(const weft_hub *hub, weft_hub_counters *out, size_t size)
     if (out == NULL)
         return weft_fail(-EINVAL, "weft_hub_stats: out is NULL");
     weft_hub_counters counters = hub->counters;
-    counters.in_flight = hub->requests.count;
+    counters.in_flight = hub->requests.pending.count;
     weft__result_copy(out, size, &counters, sizeof counters);
     return 0;
 }

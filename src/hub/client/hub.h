@@ -5,7 +5,8 @@
 #include "base/list.h"
 #include "hub/client/client.h"
 #include "hub/client/servers.h"
-#include "hub/client/table.h"
+#include "hub/client/slots.h"
+#include "hub/text/hash.h"
 #include "hub/wire/parse.h"
 
 #include <weft/error.h>
@@ -64,20 +65,11 @@ typedef struct weft__pending {
 
 #define WEFT__PENDING 1
 
-/* The requests that wait for a reply, by the lowest bits of their keys. */
+/* The requests that wait for a reply. */
 typedef struct weft__requests {
-    struct weft__request_slot *slots;
-    uint32_t capacity, first_free;
-    uint64_t count, serial;
+    weft__slots pending; /* of weft__pending, by key */
     weft__subscription *inbox;
 } weft__requests;
-
-/* Subscriptions by the lowest bits of their sids. */
-typedef struct weft__subscriptions {
-    struct weft__sid_slot *slots;
-    uint32_t capacity, first_free;
-    uint64_t serial;
-} weft__subscriptions;
 
 struct weft_hub {
     unsigned holds; /* the memory is freed at 0; weft_hub_open holds once */
@@ -110,12 +102,12 @@ struct weft_hub {
     uint64_t inputs;       /* operations received, for the keep-alive */
     weft_cond has_pong;
 
-    weft__subscriptions subscriptions;
+    weft__slots subscriptions; /* of weft__subscription, by sid */
     weft__requests requests;
 
-    weft__list messages;    /* of no living fiber */
-    weft__table exposures;  /* by name */
-    weft__table recipients; /* by fiber */
+    weft__list messages;   /* of no living fiber */
+    weft__hash exposures;  /* by name */
+    weft__hash recipients; /* by fiber */
     weft__list recipient_list;
     weft_fiber monitor; /* told which fibers to monitor; 0: not started */
     weft__list watchers;

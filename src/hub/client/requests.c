@@ -1,7 +1,6 @@
 /*
  * Requests. All replies come through one subscription to "_INBOX.ID.*". The last token is the key
- * of the request, in base 32: a serial number and the slot in the table. A reply with an old key is
- * ignored.
+ * of the request (slots.h), in base 32. A reply with an old key is ignored.
  */
 #include "hub/client/hub.h"
 
@@ -13,23 +12,9 @@
 #include <stdlib.h>
 
 #define DIGIT_BITS 5
-#define SLOT_DIGITS 5
-#define SLOT_BITS (DIGIT_BITS * SLOT_DIGITS)
 #define KEY_DIGITS_MAX 13 /* of 64 bits */
-#define SLOT_NONE UINT32_MAX
-#define CAPACITY_MIN 64
 
 #define STATUS_NO_RESPONDERS 503
-
-typedef struct weft__request_slot {
-    weft__pending *pending; /* NULL: free */
-    uint32_t next_free;
-} weft__request_slot;
-
-static uint32_t slot_of_key(uint64_t key)
-{
-    return (uint32_t)(key & ((1u << SLOT_BITS) - 1));
-}
 
 /* Write a key in base 32, and return its length. */
 static size_t key_write(char *out, uint64_t key)
@@ -57,46 +42,10 @@ static uint64_t key_read(weft__slice text)
     return key;
 }
 
-static int request_table_grow(weft__requests *r)
-{
-    uint32_t capacity = r->capacity > 0 ? 2 * r->capacity : CAPACITY_MIN;
-    if (capacity > 1u << SLOT_BITS)
-        return -ENOMEM;
-    weft__request_slot *slots = realloc(r->slots, capacity * sizeof *slots);
-    if (slots == NULL)
-        return -ENOMEM;
-    for (uint32_t i = r->capacity; i < capacity; i++)
-        slots[i] = (weft__request_slot){NULL, i + 1 < capacity ? i + 1 : SLOT_NONE};
-    r->first_free = r->capacity;
-    r->slots = slots;
-    r->capacity = capacity;
-    return 0;
-}
-
-static int request_add(weft__requests *r, weft__pending *pending)
-{
-    if (UNLIKELY(r->capacity == 0 || r->first_free == SLOT_NONE) && request_table_grow(r) < 0)
-        return -ENOMEM;
-    uint32_t slot = r->first_free;
-    r->first_free = r->slots[slot].next_free;
-    r->slots[slot].pending = pending;
-    r->count++;
-    pending->key = ++r->serial << SLOT_BITS | slot;
-    return 0;
-}
-
-static void request_remove(weft__requests *r, const weft__pending *pending)
-{
-    uint32_t slot = slot_of_key(pending->key);
-    r->slots[slot] = (weft__request_slot){NULL, r->first_free};
-    r->first_free = slot;
-    r->count--;
-}
-
 /* End a wait. The caller of the request does not use the table any more. */
 static void request_end(weft__requests *r, weft__pending *pending, int rc)
 {
-    request_remove(r, pending);
+    weft__slots_remove(&r->pending, pending->key);
     pending->rc = rc;
     weft_cond_signal(&pending->is_done);
 }
@@ -107,10 +56,8 @@ static void request_on_reply(void *ctx, const weft__delivery *d)
     weft_hub *hub = ctx;
     weft__slice token = {d->subject.data + hub->inbox_bytes, d->subject.bytes - hub->inbox_bytes};
     uint64_t key = d->subject.bytes > hub->inbox_bytes ? key_read(token) : 0;
-    uint32_t slot = slot_of_key(key);
-    weft__pending *pending =
-        key != 0 && slot < hub->requests.capacity ? hub->requests.slots[slot].pending : NULL;
-    if (pending == NULL || pending->key != key)
+    weft__pending *pending = weft__slots_find(&hub->requests.pending, key);
+    if (pending == NULL)
         return; /* the request has ended */
     int rc = d->payload.bytes == 0 && weft__header_status(d->headers) == STATUS_NO_RESPONDERS
                  ? -EHOSTUNREACH
@@ -129,21 +76,23 @@ int weft__requests_init(weft_hub *hub)
 
 void weft__requests_free(weft_hub *hub)
 {
-    free(hub->requests.slots);
+    weft__slots_free(&hub->requests.pending);
     hub->requests = (weft__requests){0};
 }
 
 void weft__requests_fail(weft_hub *hub, int code)
 {
-    for (uint32_t i = 0; hub->requests.count > 0 && i < hub->requests.capacity; i++)
-        if (hub->requests.slots[i].pending != NULL)
-            request_end(&hub->requests, hub->requests.slots[i].pending, code);
+    const weft__slots *t = &hub->requests.pending;
+    for (uint32_t i = 0; t->count > 0 && i < t->capacity; i++)
+        if (t->slots[i].object != NULL)
+            request_end(&hub->requests, t->slots[i].object, code);
 }
 
 void weft__requests_fail_to(weft_hub *hub, weft__slice subject, int code)
 {
-    for (uint32_t i = 0; i < hub->requests.capacity; i++) {
-        weft__pending *pending = hub->requests.slots[i].pending;
+    const weft__slots *t = &hub->requests.pending;
+    for (uint32_t i = 0; i < t->capacity; i++) {
+        weft__pending *pending = t->slots[i].object;
         if (pending != NULL && pending->subject.bytes == subject.bytes &&
             memcmp(pending->subject.data, subject.data, subject.bytes) == 0)
             request_end(&hub->requests, pending, code);
@@ -168,16 +117,16 @@ static int request_wait_turn(weft_hub *hub)
 static int request_send(weft_hub *hub, weft__pending *pending, const weft__publication *p)
 {
     char reply[WEFT__INBOX_BYTES];
-    int rc = request_add(&hub->requests, pending);
-    if (UNLIKELY(rc < 0))
-        return rc;
+    pending->key = weft__slots_add(&hub->requests.pending, pending);
+    if (UNLIKELY(pending->key == 0))
+        return -ENOMEM;
     memcpy(reply, hub->inbox, hub->inbox_bytes);
     size_t bytes = hub->inbox_bytes + key_write(reply + hub->inbox_bytes, pending->key);
     weft__publication request = *p;
     request.reply = (weft__slice){reply, bytes};
-    rc = weft__hub_publish_now(hub, &request);
+    int rc = weft__hub_publish_now(hub, &request);
     if (UNLIKELY(rc < 0))
-        request_remove(&hub->requests, pending);
+        weft__slots_remove(&hub->requests.pending, pending->key);
     return rc;
 }
 
@@ -196,7 +145,7 @@ int weft__request_run(weft_hub *hub, weft__pending *pending, const weft__publica
     rc = weft_cond_wait(&pending->is_done, NULL);
     if (LIKELY(pending->rc != WEFT__PENDING))
         return pending->rc; /* the hub may be freed */
-    request_remove(&hub->requests, pending);
+    weft__slots_remove(&hub->requests.pending, pending->key);
     return rc;
 }
 

@@ -38,7 +38,7 @@ void weft__root_move(weft_hub *hub)
 bool weft__root_is_moved(const weft_hub *hub)
 {
     return hub->info.is_lame && !hub->out.may_send && hub->out.current.bytes == 0 &&
-           hub->requests.count == 0;
+           hub->requests.pending.count == 0;
 }
 
 /* Put the subscriptions before the output that has waited for the connection. */

@@ -1,14 +1,10 @@
 /*
- * Subscriptions. The lowest bits of a sid are a slot of the table. A sid is used once, so that a
- * message for an ended subscription never reaches another one.
+ * Subscriptions. A sid is a key of the table (slots.h), so that a message for an ended subscription
+ * never reaches another one.
  */
 #include "hub/client/hub.h"
 
 #include <stdlib.h>
-
-#define SLOT_BITS 24
-#define SLOT_NONE UINT32_MAX
-#define CAPACITY_MIN 16
 
 struct weft__subscription {
     weft_hub *hub;
@@ -20,64 +16,14 @@ struct weft__subscription {
     const char *pattern, *queue; /* queue "": none */
 };
 
-typedef struct weft__sid_slot {
-    weft__subscription *subscription; /* NULL: free */
-    uint32_t next_free;
-} weft__sid_slot;
-
-static uint32_t slot_of_sid(uint64_t sid)
-{
-    return (uint32_t)(sid & ((1u << SLOT_BITS) - 1));
-}
-
 weft__subscription *weft__subscription_find(const weft_hub *hub, uint64_t sid)
 {
-    uint32_t slot = slot_of_sid(sid);
-    if (UNLIKELY(slot >= hub->subscriptions.capacity))
-        return NULL;
-    weft__subscription *s = hub->subscriptions.slots[slot].subscription;
-    return s != NULL && s->sid == sid ? s : NULL;
+    return weft__slots_find(&hub->subscriptions, sid);
 }
 
 void weft__subscription_deliver(weft__subscription *s, const weft__delivery *d)
 {
     s->fn(s->ctx, d);
-}
-
-/* Double the table. Returns 0 or -ENOMEM. */
-static int sid_table_grow(weft__subscriptions *t)
-{
-    uint32_t capacity = t->capacity > 0 ? 2 * t->capacity : CAPACITY_MIN;
-    if (capacity > 1u << SLOT_BITS)
-        return -ENOMEM;
-    weft__sid_slot *slots = realloc(t->slots, capacity * sizeof *slots);
-    if (slots == NULL)
-        return -ENOMEM;
-    for (uint32_t i = t->capacity; i < capacity; i++)
-        slots[i] = (weft__sid_slot){NULL, i + 1 < capacity ? i + 1 : SLOT_NONE};
-    t->first_free = t->capacity;
-    t->slots = slots;
-    t->capacity = capacity;
-    return 0;
-}
-
-/* Give a subscription its sid. Returns 0 or -ENOMEM. */
-static int sid_assign(weft__subscriptions *t, weft__subscription *s)
-{
-    if ((t->capacity == 0 || t->first_free == SLOT_NONE) && sid_table_grow(t) < 0)
-        return -ENOMEM;
-    uint32_t slot = t->first_free;
-    t->first_free = t->slots[slot].next_free;
-    t->slots[slot].subscription = s;
-    s->sid = ++t->serial << SLOT_BITS | slot;
-    return 0;
-}
-
-static void sid_free(weft__subscriptions *t, uint64_t sid)
-{
-    uint32_t slot = slot_of_sid(sid);
-    t->slots[slot] = (weft__sid_slot){NULL, t->first_free};
-    t->first_free = slot;
 }
 
 static weft__subscription *subscription_new(weft_hub *hub, const char *pattern, const char *queue)
@@ -102,12 +48,14 @@ static int subscription_send(const weft__subscription *s, weft__buffer *out)
 static int subscription_begin(weft__subscription *s)
 {
     weft_hub *hub = s->hub;
-    int rc = sid_assign(&hub->subscriptions, s);
-    if (rc < 0 || !hub->is_connected)
-        return rc;
-    rc = subscription_send(s, &hub->out.next);
+    s->sid = weft__slots_add(&hub->subscriptions, s);
+    if (s->sid == 0)
+        return -ENOMEM;
+    if (!hub->is_connected)
+        return 0;
+    int rc = subscription_send(s, &hub->out.next);
     if (rc < 0)
-        sid_free(&hub->subscriptions, s->sid);
+        weft__slots_remove(&hub->subscriptions, s->sid);
     else
         weft__writer_wake(hub);
     return rc;
@@ -142,7 +90,7 @@ void weft__hub_unsubscribe(weft__subscription *s)
     if (s == NULL)
         return;
     weft__hub_drain(s);
-    sid_free(&s->hub->subscriptions, s->sid); /* the reader ignores further messages */
+    weft__slots_remove(&s->hub->subscriptions, s->sid); /* the reader ignores further messages */
     free(s);
 }
 
@@ -155,7 +103,7 @@ int weft__subscriptions_send(const weft_hub *hub, weft__buffer *out)
 {
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < hub->subscriptions.capacity; i++) {
-        weft__subscription *s = hub->subscriptions.slots[i].subscription;
+        weft__subscription *s = hub->subscriptions.slots[i].object;
         if (s == NULL || s->is_drained)
             continue;
         s->is_refused = false;
@@ -167,7 +115,7 @@ int weft__subscriptions_send(const weft_hub *hub, weft__buffer *out)
 void weft__subscriptions_refuse(weft_hub *hub, weft__slice subject)
 {
     for (uint32_t i = 0; i < hub->subscriptions.capacity; i++) {
-        weft__subscription *s = hub->subscriptions.slots[i].subscription;
+        weft__subscription *s = hub->subscriptions.slots[i].object;
         if (s != NULL && weft__slice_is(subject, s->pattern))
             s->is_refused = true;
     }
@@ -176,7 +124,6 @@ void weft__subscriptions_refuse(weft_hub *hub, weft__slice subject)
 void weft__subscriptions_free(weft_hub *hub)
 {
     for (uint32_t i = 0; i < hub->subscriptions.capacity; i++)
-        free(hub->subscriptions.slots[i].subscription);
-    free(hub->subscriptions.slots);
-    hub->subscriptions = (weft__subscriptions){0};
+        free(hub->subscriptions.slots[i].object);
+    weft__slots_free(&hub->subscriptions);
 }

@@ -1,5 +1,5 @@
 /* A hash table of intrusive nodes. See hash.h. */
-#include "hub/broker/hash.h"
+#include "hub/text/hash.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * A hash table of intrusive nodes. Nodes with equal hashes stay in the order of insertion, so that
  * a run on the backend sim does not depend on addresses. The caller compares keys.
  */
-#ifndef WEFT_HUB_BROKER_HASH_H
-#define WEFT_HUB_BROKER_HASH_H
+#ifndef WEFT_HUB_TEXT_HASH_H
+#define WEFT_HUB_TEXT_HASH_H
 
 #include "base/list.h"
 
@@ -41,7 +41,7 @@ weft__hash_node *weft__hash_first(const weft__hash *table, uint64_t hash);
 /* Return the next node with the hash of a node, or NULL. */
 weft__hash_node *weft__hash_next(const weft__hash *table, const weft__hash_node *node);
 
-/* Free the memory of the table, not the nodes. */
+/* Free the memory of the table, but not the nodes. */
 void weft__hash_free(weft__hash *table);
 
 #define WEFT__HASH_FOR(node, table, hash)                                       \
