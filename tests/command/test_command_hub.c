@@ -152,6 +152,33 @@ TEST(the_status_names_the_server_and_the_queues)
                   output.out);
 }
 
+/* Return whether a server accepts connections at the URL. */
+static bool accepts_connections(void)
+{
+    int fd = weft_dial("tcp", url + strlen("nats://"));
+    if (fd >= 0)
+        weft_close(fd);
+    weft_error_clear();
+    return fd >= 0;
+}
+
+TEST(a_server_does_not_outlive_dev)
+{
+    if (access("/usr/sbin/nats-server", X_OK) != 0 && access("/usr/bin/nats-server", X_OK) != 0)
+        return;
+    end_dev();
+    weft_process_options o = {.path = command_path(), .out = WEFT_STDIO_PIPE, .has_group = true};
+    server = spawn(ARGV("weft", "hub", "dev", "--port", "0"), o);
+    read_url();
+    ck_assert(accepts_connections());
+    ck_assert_int_eq(weft_process_kill(&server, SIGKILL), 0);
+    ck_assert_int_ge(weft_process_wait(&server), 0);
+    while (accepts_connections()) /* the limit is that of the test */
+        ck_assert_int_eq(weft_sleep(0.01), 0);
+    weft_process_close(&server);
+    start_dev();
+}
+
 TEST(a_command_of_dev_gets_the_url)
 {
     ck_assert_int_eq(HUB("dev", "--embedded", "--port", "0", "--", "/bin/sh", "-c",

@@ -38,6 +38,7 @@ typedef struct dev_server {
     unsigned port;
     /* nats-server */
     weft_process process; /* pid 0: the broker of weft */
+    weft_process guard;   /* ends the server if this command is killed */
     char folder[64];      /* "": none */
     /* the broker of weft */
     weft_hub_broker *broker; /* NULL: nats-server */
@@ -103,6 +104,25 @@ static int server_wait(dev_server *d)
     return 0;
 }
 
+/*
+ * Start a shell that waits for the end of this command, also by SIGKILL: its standard input then
+ * ends. The shell ends the server and removes its folder. Return 0, or the exit status.
+ */
+static int guard_start(dev_server *d)
+{
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)d->process.pid);
+    char *argv[] = {"/bin/sh", "-c", "read -r line; kill -KILL \"$1\"; rm -rf \"$2\"", "sh", pid,
+                    d->folder, NULL};
+    weft_process_options options = {.in = WEFT_STDIO_PIPE,
+                                    .out = WEFT_STDIO_NULL,
+                                    .err = WEFT_STDIO_NULL,
+                                    .has_group = true,
+                                    .grace_s = END_S};
+    int rc = weft_spawn_process(&d->guard, argv, &options);
+    return rc == 0 ? 0 : weft__hub_command_say(d->run, "cannot run /bin/sh: %s", strerror(-rc));
+}
+
 static int server_start(dev_server *d)
 {
     bool is_verbose = d->run->settings->is_verbose;
@@ -123,6 +143,9 @@ static int server_start(dev_server *d)
     int rc = weft_spawn_process(&d->process, argv, &options);
     if (rc < 0)
         return weft__hub_command_say(d->run, "cannot run nats-server: %s", strerror(-rc));
+    int status = guard_start(d);
+    if (status != 0)
+        return status;
     d->fiber = weft_spin(wait_for_server, d);
     return server_wait(d);
 }
@@ -184,6 +207,10 @@ static int remove_file(const char *path, const struct stat *info, int type, stru
 
 static void dev_end(dev_server *d)
 {
+    if (d->guard.pid != 0) { /* first: afterwards another process may get the pid of the server */
+        weft_process_kill(&d->guard, SIGKILL);
+        weft_process_close(&d->guard);
+    }
     if (d->process.pid != 0) {
         weft_process_end(&d->process, END_S);
         weft_process_close(&d->process);

@@ -25,6 +25,8 @@
 
 #define ID_BYTES_MAX 128
 
+#define DEDUPE_MIN_S 0.1 /* of NATS */
+
 #define DESCRIPTION_FORMAT "weft queue, deliveries_max=%u, dead_letters=%.64s"
 #define DESCRIPTION_SCAN "weft queue, deliveries_max=%u, dead_letters=%64s"
 
@@ -34,7 +36,8 @@ static int queue_options_check(const char *queue, const weft_hub_queue_options *
         return weft_fail(-EINVAL, "weft_hub_queue: replicas is %u", o->replicas);
     if (!weft__js_is_duration(o->ack_s))
         return weft_fail(-EINVAL, "weft_hub_queue: ack_s is %g", o->ack_s);
-    if (!weft__js_is_duration(o->dedupe_s))
+    bool is_brief = o->dedupe_s != 0 && o->dedupe_s < DEDUPE_MIN_S;
+    if (is_brief || !weft__js_is_duration(o->dedupe_s))
         return weft_fail(-EINVAL, "weft_hub_queue: dedupe_s is %g", o->dedupe_s);
     if (o->items_max > INT64_MAX)
         return weft_fail(-EINVAL, "weft_hub_queue: items_max is %zu", o->items_max);
