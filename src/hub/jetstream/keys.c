@@ -40,8 +40,7 @@ int weft__key_set(weft_hub *hub, const char *key, weft__slice data, uint64_t *re
     return weft__js_write_entry(hub, &write, revision);
 }
 
-WEFT_SWITCHPOINT int weft_hub_set(weft_hub *hub, const char *key, const void *data, size_t bytes,
-                                  uint64_t *revision)
+int weft_hub_set(weft_hub *hub, const char *key, const void *data, size_t bytes, uint64_t *revision)
 {
     int rc = weft__js_check_name(hub, "weft_hub_set", key);
     if (rc < 0)
@@ -83,8 +82,7 @@ static int key_get(weft_hub *hub, const char *key, weft_hub_msg **out, uint64_t 
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_get(weft_hub *hub, const char *key, weft_hub_msg **out,
-                                  uint64_t *revision)
+int weft_hub_get(weft_hub *hub, const char *key, weft_hub_msg **out, uint64_t *revision)
 {
     int rc = weft__js_check_name(hub, "weft_hub_get", key);
     if (rc < 0)
@@ -97,7 +95,7 @@ WEFT_SWITCHPOINT int weft_hub_get(weft_hub *hub, const char *key, weft_hub_msg *
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_delete(weft_hub *hub, const char *key, const uint64_t *revision)
+int weft_hub_delete(weft_hub *hub, const char *key, const uint64_t *revision)
 {
     int rc = weft__js_check_name(hub, "weft_hub_delete", key);
     if (rc < 0)
