@@ -2,7 +2,7 @@
 #include "hub/client/hub.h"
 
 #include "base/result.h"
-#include "hub/client/random.h"
+#include "hub/text/random.h"
 
 #include <weft/io.h>
 #include <weft/log.h>

@@ -124,8 +124,7 @@ static int dead_letters_create(weft_hub *hub, const weft_hub_queue_options *o)
     return rc == -ENOENT ? queue_create(hub, o->dead_letters, &defaults) : rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_queue(weft_hub *hub, const char *queue,
-                                    const weft_hub_queue_options *options)
+int weft_hub_queue(weft_hub *hub, const char *queue, const weft_hub_queue_options *options)
 {
     int rc = weft__js_check_token(hub, "weft_hub_queue", queue);
     if (rc < 0)
@@ -199,8 +198,7 @@ int weft__queue_put(weft_hub *hub, const char *queue, const char *id, weft__slic
     return weft__js_write_entry(hub, &write, &number);
 }
 
-WEFT_SWITCHPOINT int weft_hub_put(weft_hub *hub, const char *queue, const char *id,
-                                  const void *data, size_t bytes)
+int weft_hub_put(weft_hub *hub, const char *queue, const char *id, const void *data, size_t bytes)
 {
     int rc = weft__js_check_token(hub, "weft_hub_put", queue);
     if (rc < 0)

@@ -22,7 +22,7 @@ TEST(a_call_returns_the_reply)
     assert_call(hub, "echo", "", "");
 }
 
-TEST(a_call_to_nobody_fails_at_once)
+TEST(a_call_to_a_name_that_no_fiber_exposes_fails_at_once)
 {
     weft_hub_msg *reply;
     ck_assert_fails(weft_hub_call(hub, "nobody", "x", 1, &reply), -EHOSTUNREACH);
