@@ -152,6 +152,16 @@ TEST(the_status_names_the_server_and_the_queues)
                   output.out);
 }
 
+TEST(a_closed_output_is_an_error)
+{
+    ck_assert_int_eq(HUB("set", "color", "blue"), 0);
+    char *argv[] = {"/bin/sh", "-c", "exec \"$0\" hub get color >&-", (char *)command_path(), NULL};
+    weft_output_free(&output);
+    int status = weft_run(argv, NULL, 0, NULL, &output);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    ck_assert_ptr_nonnull(strstr(output.err, "Bad file descriptor"));
+}
+
 /* Return whether a server accepts connections at the URL. */
 static bool accepts_connections(void)
 {
@@ -166,7 +176,7 @@ TEST(a_server_does_not_outlive_dev)
 {
     if (access("/usr/sbin/nats-server", X_OK) != 0 && access("/usr/bin/nats-server", X_OK) != 0)
         return;
-    end_dev();
+    weft_process first = server;
     weft_process_options o = {.path = command_path(), .out = WEFT_STDIO_PIPE, .has_group = true};
     server = spawn(ARGV("weft", "hub", "dev", "--port", "0"), o);
     read_url();
@@ -176,7 +186,7 @@ TEST(a_server_does_not_outlive_dev)
     while (accepts_connections()) /* the limit is that of the test */
         ck_assert_int_eq(weft_sleep(0.01), 0);
     weft_process_close(&server);
-    start_dev();
+    server = first;
 }
 
 TEST(a_command_of_dev_gets_the_url)

@@ -133,7 +133,8 @@ static weft_hub *hub_new(const char *where, const weft_hub_options *options)
         rc = weft__thread_add_hub(hub);
     if (rc == 0)
         return hub;
-    weft_fail(rc, "weft_hub_open: cannot create a hub");
+    if (rc == -ENOMEM) /* other errors have words */
+        weft_fail(rc, "weft_hub_open: no memory");
     weft__hub_free(hub);
     return NULL;
 }
@@ -227,9 +228,11 @@ weft_hub *weft_hub_open(const char *where, const weft_hub_options *options)
         rc = weft__root_start(hub);
     if (rc == 0)
         return hub;
+    char text[WEFT__SERVER_TEXT_BYTES]; /* where may contain a password */
+    weft__server_text(weft__servers_first(&hub->servers), text);
     weft__session_close(hub);
     weft__hub_release(hub);
-    weft_fail(rc, "weft_hub_open: cannot open %s", where);
+    weft_fail(rc, "weft_hub_open: cannot connect to %s", text);
     return NULL;
 }
 

@@ -83,6 +83,26 @@ TEST_LOOP(a_message_that_is_cut_at_any_byte_ends_the_connection, sizeof MESSAGE 
     fake_close(&s);
 }
 
+TEST(a_call_in_transit_to_an_ended_subscription_is_refused)
+{
+    fake_server s;
+    fake_open(&s, NULL);
+    fake_say(&s, "MSG gone 77 _INBOX.caller.1 1\r\nx\r\n");
+    fake_expect(&s, "HPUB _INBOX.caller.1 ");
+    fake_expect(&s, "NATS/1.0");
+    fake_expect(&s, "Weft-Error: 113"); /* EHOSTUNREACH */
+    fake_close(&s);
+}
+
+TEST(an_item_in_transit_to_an_ended_subscription_gets_no_reply)
+{
+    fake_server s;
+    fake_open(&s, NULL);
+    fake_say(&s, "MSG gone 77 $JS.ACK.q.work.1.1.1.1.0 1\r\nx\r\nPING\r\n");
+    fake_expect(&s, "PONG");
+    fake_close(&s);
+}
+
 TEST(a_ping_is_answered)
 {
     fake_server s;
