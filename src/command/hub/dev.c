@@ -13,6 +13,8 @@
 #include <weft/net.h>
 #include <weft/process.h>
 #include <weft/select.h>
+#include <weft/signal.h>
+#include <weft/sync.h>
 #include <weft/time.h>
 
 #include <arpa/inet.h>
@@ -44,12 +46,9 @@ typedef struct dev_server {
     weft_hub_broker *broker; /* NULL: nats-server */
     int listener;            /* -1: none */
     weft_fiber fiber;        /* ends with the server */
+    weft_event is_stopped;   /* set by SIGINT and SIGTERM */
+    int status;              /* of the command */
 } dev_server;
-
-static int print_signal_error(const hub_run *run, int rc)
-{
-    return weft__hub_command_say(run, "cannot wait for a signal: %s", strerror(-rc));
-}
 
 /* Return the port of a listening socket. */
 static unsigned port_of(int fd)
@@ -236,33 +235,65 @@ static int dev_run_command(const dev_server *d)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Wait for a signal, or for the end of the server. Return the exit status. */
-static int dev_wait(const dev_server *d)
+static weft_value run_command(void *arg)
 {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    weft_clause clauses[] = {weft_clause_signal(&signals), weft_clause_ended(d->fiber)};
-    int ready = weft_select(clauses, 2);
+    dev_server *d = arg;
+    d->status = dev_run_command(d);
+    return 0;
+}
+
+static void print_url(const dev_server *d)
+{
+    printf("%s (%s)\nexport WEFT_HUB=%s\n", d->url,
+           d->broker != NULL ? "the broker of weft, in memory" : "nats-server with JetStream",
+           d->url);
+    fflush(stdout);
+}
+
+/* Wait for a signal, the end of the server, or the end of the command. Return the exit status. */
+static int dev_wait(dev_server *d)
+{
+    weft_fiber command = d->run->args_count > 0 ? weft_spin(run_command, d) : 0;
+    weft_clause clauses[] = {
+        weft_clause_event(&d->is_stopped),
+        weft_clause_ended(d->fiber),
+        weft_clause_ended(command),
+    };
+    int ready = weft_select(clauses, command != 0 ? 3 : 2);
+    if (command != 0)
+        weft_terminate(command, END_S);
+    if (ready == 1)
+        return weft__hub_command_say(d->run, "the server has ended");
     if (ready < 0)
-        return print_signal_error(d->run, ready);
-    return ready == 0 ? EXIT_SUCCESS : weft__hub_command_say(d->run, "the server has ended");
+        return weft__hub_command_fail(d->run, ready);
+    return ready == 0 && command == 0 ? EXIT_SUCCESS : d->status;
+}
+
+static weft_value stop_dev(void *arg)
+{
+    weft_event_set(&((dev_server *)arg)->is_stopped);
+    return 0;
+}
+
+static int dev_run(dev_server *d)
+{
+    int status = dev_start(d);
+    if (status == 0 && d->run->args_count == 0)
+        print_url(d);
+    if (status == 0)
+        status = dev_wait(d);
+    dev_end(d);
+    return status;
 }
 
 int weft__hub_command_dev(hub_run *run)
 {
-    dev_server d = {.run = run, .listener = -1};
-    int status = dev_start(&d);
-    if (status == 0 && run->args_count > 0) {
-        status = dev_run_command(&d);
-    } else if (status == 0) {
-        printf("%s (%s)\n", d.url,
-               d.broker != NULL ? "the broker of weft, in memory" : "nats-server with JetStream");
-        printf("export WEFT_HUB=%s\n", d.url);
-        fflush(stdout);
-        status = dev_wait(&d);
-    }
-    dev_end(&d);
+    dev_server d = {.run = run, .listener = -1, .status = EXIT_FAILURE};
+    int rc = weft_on_signal(SIGINT, stop_dev, &d);
+    if (rc == 0)
+        rc = weft_on_signal(SIGTERM, stop_dev, &d);
+    int status = rc == 0 ? dev_run(&d) : weft__hub_command_fail(run, rc);
+    weft_on_signal(SIGINT, NULL, NULL);
+    weft_on_signal(SIGTERM, NULL, NULL);
     return status;
 }
