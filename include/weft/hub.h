@@ -261,7 +261,7 @@ WEFT_API int weft_hub_unmonitor(weft_hub *hub, const char *name);
 typedef struct weft_hub_queue_options {
     unsigned replicas; /* 0: as the hub */
     double ack_s;      /* deliver again after this time without a sign of the worker; 0: 30 s */
-    double dedupe_s;   /* the time in which an id is put only once; 0: 120 s */
+    double dedupe_s;   /* the time in which an id is put only once; 0: 120 s; at least 0.1 */
     unsigned deliveries_max;  /* then the item becomes a dead letter; 0: unlimited */
     const char *dead_letters; /* the queue for dead letters; NULL: discard them */
     size_t items_max;         /* put waits while the queue has more items; 0: unlimited */

@@ -27,9 +27,10 @@ WEFT_BEGIN
 typedef struct weft_hub_broker weft_hub_broker;
 
 /**
- * Get the broker "mem:NAME". Create the broker if it does not exist.
+ * Get a broker by its name, and create the broker if it does not exist.
  *
- * name may be "". The caller releases the broker with weft_hub_broker_release.
+ * The URL of the broker is "mem:" and the name. name may be "". The caller releases the broker with
+ * weft_hub_broker_release.
  *
  * Returns the broker. On failure, returns NULL and records for weft_error():
  * -EINVAL if name is NULL or longer than 64 bytes

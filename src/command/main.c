@@ -3,10 +3,12 @@
 
 #include <weft/version.h>
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -57,8 +59,22 @@ int weft__command_usage_error(const char *format, ...)
     return EXIT_USAGE;
 }
 
+/*
+ * Open closed standard streams, so that no socket gets their numbers: the output would be sent to
+ * the peer. Reading and writing them then still fails with EBADF.
+ */
+static void hold_standard_streams(void)
+{
+    static const int flags[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags[fd]) != fd)
+            abort(); /* the lowest free number is fd */
+    }
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name == NULL) {
         print_usage(stderr);

@@ -30,7 +30,9 @@ static void start_dev(void)
 
 static void end_dev(void)
 {
-    int status = weft_process_end(&server, 10.0);
+    /* Not weft_process_end: its SIGCONT discards the SIGSTOP of LeakSanitizer. */
+    ck_assert_int_eq(weft_process_kill(&server, SIGTERM), 0);
+    int status = weft_process_wait(&server);
     weft_process_close(&server);
     ck_assert_int_eq(status, 0);
     weft_output_free(&output);
@@ -150,6 +152,43 @@ TEST(the_status_names_the_server_and_the_queues)
     ck_assert_ptr_nonnull(strstr(output.out, "server "));
     ck_assert_msg(strstr(output.out, "jobs") != NULL && strstr(output.out, "1 items") != NULL, "%s",
                   output.out);
+}
+
+TEST(a_closed_output_is_an_error)
+{
+    ck_assert_int_eq(HUB("set", "color", "blue"), 0);
+    char *argv[] = {"/bin/sh", "-c", "exec \"$0\" hub get color >&-", (char *)command_path(), NULL};
+    weft_output_free(&output);
+    int status = weft_run(argv, NULL, 0, NULL, &output);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    ck_assert_ptr_nonnull(strstr(output.err, "Bad file descriptor"));
+}
+
+/* Return whether a server accepts connections at the URL. */
+static bool accepts_connections(void)
+{
+    int fd = weft_dial("tcp", url + strlen("nats://"));
+    if (fd >= 0)
+        weft_close(fd);
+    weft_error_clear();
+    return fd >= 0;
+}
+
+TEST(a_server_does_not_outlive_dev)
+{
+    if (access("/usr/sbin/nats-server", X_OK) != 0 && access("/usr/bin/nats-server", X_OK) != 0)
+        return;
+    weft_process first = server;
+    weft_process_options o = {.path = command_path(), .out = WEFT_STDIO_PIPE, .has_group = true};
+    server = spawn(ARGV("weft", "hub", "dev", "--port", "0"), o);
+    read_url();
+    ck_assert(accepts_connections());
+    ck_assert_int_eq(weft_process_kill(&server, SIGKILL), 0);
+    ck_assert_int_ge(weft_process_wait(&server), 0);
+    while (accepts_connections()) /* the limit is that of the test */
+        ck_assert_int_eq(weft_sleep(0.01), 0);
+    weft_process_close(&server);
+    server = first;
 }
 
 TEST(a_command_of_dev_gets_the_url)

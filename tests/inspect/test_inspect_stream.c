@@ -133,7 +133,7 @@ TEST(a_hundred_thousand_fibers_need_few_bytes)
     stop_watching(&client);
 }
 
-TEST(a_viewer_that_does_not_read_delays_nobody)
+TEST(a_viewer_that_does_not_read_delays_no_other_viewer)
 {
     static test_client slow;
     spin_crowd(NULL, 300);

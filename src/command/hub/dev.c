@@ -13,6 +13,8 @@
 #include <weft/net.h>
 #include <weft/process.h>
 #include <weft/select.h>
+#include <weft/signal.h>
+#include <weft/sync.h>
 #include <weft/time.h>
 
 #include <arpa/inet.h>
@@ -38,17 +40,15 @@ typedef struct dev_server {
     unsigned port;
     /* nats-server */
     weft_process process; /* pid 0: the broker of weft */
+    weft_process guard;   /* ends the server if this command is killed */
     char folder[64];      /* "": none */
     /* the broker of weft */
     weft_hub_broker *broker; /* NULL: nats-server */
     int listener;            /* -1: none */
     weft_fiber fiber;        /* ends with the server */
+    weft_event is_stopped;   /* set by SIGINT and SIGTERM */
+    int status;              /* of the command */
 } dev_server;
-
-static int print_signal_error(const hub_run *run, int rc)
-{
-    return weft__hub_command_say(run, "cannot wait for a signal: %s", strerror(-rc));
-}
 
 /* Return the port of a listening socket. */
 static unsigned port_of(int fd)
@@ -103,6 +103,25 @@ static int server_wait(dev_server *d)
     return 0;
 }
 
+/*
+ * Start a shell that waits for the end of this command, also by SIGKILL: its standard input then
+ * ends. The shell ends the server and removes its folder. Return 0, or the exit status.
+ */
+static int guard_start(dev_server *d)
+{
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)d->process.pid);
+    char *argv[] = {"/bin/sh", "-c", "read -r line; kill -KILL \"$1\"; rm -rf \"$2\"", "sh", pid,
+                    d->folder, NULL};
+    weft_process_options options = {.in = WEFT_STDIO_PIPE,
+                                    .out = WEFT_STDIO_NULL,
+                                    .err = WEFT_STDIO_NULL,
+                                    .has_group = true,
+                                    .grace_s = END_S};
+    int rc = weft_spawn_process(&d->guard, argv, &options);
+    return rc == 0 ? 0 : weft__hub_command_say(d->run, "cannot run /bin/sh: %s", strerror(-rc));
+}
+
 static int server_start(dev_server *d)
 {
     bool is_verbose = d->run->settings->is_verbose;
@@ -123,6 +142,9 @@ static int server_start(dev_server *d)
     int rc = weft_spawn_process(&d->process, argv, &options);
     if (rc < 0)
         return weft__hub_command_say(d->run, "cannot run nats-server: %s", strerror(-rc));
+    int status = guard_start(d);
+    if (status != 0)
+        return status;
     d->fiber = weft_spin(wait_for_server, d);
     return server_wait(d);
 }
@@ -184,6 +206,10 @@ static int remove_file(const char *path, const struct stat *info, int type, stru
 
 static void dev_end(dev_server *d)
 {
+    if (d->guard.pid != 0) { /* first: afterwards another process may get the pid of the server */
+        weft_process_kill(&d->guard, SIGKILL);
+        weft_process_close(&d->guard);
+    }
     if (d->process.pid != 0) {
         weft_process_end(&d->process, END_S);
         weft_process_close(&d->process);
@@ -209,33 +235,65 @@ static int dev_run_command(const dev_server *d)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Wait for a signal, or for the end of the server. Return the exit status. */
-static int dev_wait(const dev_server *d)
+static weft_value run_command(void *arg)
 {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    weft_clause clauses[] = {weft_clause_signal(&signals), weft_clause_ended(d->fiber)};
-    int ready = weft_select(clauses, 2);
+    dev_server *d = arg;
+    d->status = dev_run_command(d);
+    return 0;
+}
+
+static void print_url(const dev_server *d)
+{
+    printf("%s (%s)\nexport WEFT_HUB=%s\n", d->url,
+           d->broker != NULL ? "the broker of weft, in memory" : "nats-server with JetStream",
+           d->url);
+    fflush(stdout);
+}
+
+/* Wait for a signal, the end of the server, or the end of the command. Return the exit status. */
+static int dev_wait(dev_server *d)
+{
+    weft_fiber command = d->run->args_count > 0 ? weft_spin(run_command, d) : 0;
+    weft_clause clauses[] = {
+        weft_clause_event(&d->is_stopped),
+        weft_clause_ended(d->fiber),
+        weft_clause_ended(command),
+    };
+    int ready = weft_select(clauses, command != 0 ? 3 : 2);
+    if (command != 0)
+        weft_terminate(command, END_S);
+    if (ready == 1)
+        return weft__hub_command_say(d->run, "the server has ended");
     if (ready < 0)
-        return print_signal_error(d->run, ready);
-    return ready == 0 ? EXIT_SUCCESS : weft__hub_command_say(d->run, "the server has ended");
+        return weft__hub_command_fail(d->run, ready);
+    return ready == 0 && command == 0 ? EXIT_SUCCESS : d->status;
+}
+
+static weft_value stop_dev(void *arg)
+{
+    weft_event_set(&((dev_server *)arg)->is_stopped);
+    return 0;
+}
+
+static int dev_run(dev_server *d)
+{
+    int status = dev_start(d);
+    if (status == 0 && d->run->args_count == 0)
+        print_url(d);
+    if (status == 0)
+        status = dev_wait(d);
+    dev_end(d);
+    return status;
 }
 
 int weft__hub_command_dev(hub_run *run)
 {
-    dev_server d = {.run = run, .listener = -1};
-    int status = dev_start(&d);
-    if (status == 0 && run->args_count > 0) {
-        status = dev_run_command(&d);
-    } else if (status == 0) {
-        printf("%s (%s)\n", d.url,
-               d.broker != NULL ? "the broker of weft, in memory" : "nats-server with JetStream");
-        printf("export WEFT_HUB=%s\n", d.url);
-        fflush(stdout);
-        status = dev_wait(&d);
-    }
-    dev_end(&d);
+    dev_server d = {.run = run, .listener = -1, .status = EXIT_FAILURE};
+    int rc = weft_on_signal(SIGINT, stop_dev, &d);
+    if (rc == 0)
+        rc = weft_on_signal(SIGTERM, stop_dev, &d);
+    int status = rc == 0 ? dev_run(&d) : weft__hub_command_fail(run, rc);
+    weft_on_signal(SIGINT, NULL, NULL);
+    weft_on_signal(SIGTERM, NULL, NULL);
     return status;
 }

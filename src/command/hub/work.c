@@ -73,13 +73,13 @@ static weft_value cancel_worker(void *arg)
 int weft__hub_command_work(hub_run *run)
 {
     work_state w = {.run = run};
-    w.worker = weft_spin(work_until_cancelled, &w);
-    if (w.worker == 0)
-        return weft__hub_command_fail(run, weft_error()->code);
-    if (weft_on_signal(SIGINT, cancel_worker, &w) < 0 ||
-        weft_on_signal(SIGTERM, cancel_worker, &w) < 0)
-        return weft__hub_command_say(run, "cannot handle signals");
-    int rc = (int)weft_await(w.worker);
+    int rc = weft_on_signal(SIGINT, cancel_worker, &w);
+    if (rc == 0)
+        rc = weft_on_signal(SIGTERM, cancel_worker, &w);
+    if (rc == 0) {
+        w.worker = weft_spin(work_until_cancelled, &w);
+        rc = w.worker != 0 ? (int)weft_await(w.worker) : weft_error()->code;
+    }
     weft_on_signal(SIGINT, NULL, NULL);
     weft_on_signal(SIGTERM, NULL, NULL);
     return rc == -ECANCELED ? EXIT_SUCCESS : weft__hub_command_fail(run, rc);

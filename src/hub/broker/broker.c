@@ -5,6 +5,7 @@
 #include "hub/broker/conn.h"
 #include "hub/broker/faults.h"
 #include "hub/broker/jetstream/jetstream.h"
+#include "hub/text/random.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -40,13 +41,9 @@ int64_t weft__broker_now_ns(const weft_hub_broker *b)
     return b->clock_base_ns + (int64_t)(weft_now() * (double)NS_PER_S);
 }
 
-/* The splitmix64 generator. */
 uint64_t weft__broker_random(weft_hub_broker *b)
 {
-    uint64_t z = b->random_state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return weft__random_next(&b->random_state);
 }
 
 void weft__broker_wake_at(weft_hub_broker *b, int64_t time_ns)

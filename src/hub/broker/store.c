@@ -12,7 +12,7 @@
 struct weft__chunk {
     uint64_t first_seq; /* a multiple of CHUNK_MESSAGES */
     size_t count;       /* of the slots that are not NULL */
-    weft__message *slots[CHUNK_MESSAGES];
+    weft__stored_msg *slots[CHUNK_MESSAGES];
 };
 
 size_t weft__store_cost(const weft__publication *p)
@@ -20,7 +20,7 @@ size_t weft__store_cost(const weft__publication *p)
     return p->subject.bytes + p->headers.bytes + p->payload.bytes + MESSAGE_OVERHEAD_BYTES;
 }
 
-static size_t message_cost(const weft__message *m)
+static size_t message_cost(const weft__stored_msg *m)
 {
     return m->log->bytes + m->headers_bytes + m->payload_bytes + MESSAGE_OVERHEAD_BYTES;
 }
@@ -71,8 +71,7 @@ static void chunk_remove(weft__store *store, size_t index)
 
 weft__subject_log *weft__store_log(const weft__store *store, weft__slice subject)
 {
-    WEFT__HASH_FOR(node, &store->logs, weft__hash_bytes(subject.data, subject.bytes))
-    {
+    WEFT__HASH_FOR(node, &store->logs, weft__hash_bytes(subject.data, subject.bytes)) {
         weft__subject_log *log = CONTAINER_OF(node, weft__subject_log, node);
         if (log->bytes == subject.bytes && memcmp(log->subject, subject.data, subject.bytes) == 0)
             return log;
@@ -106,9 +105,9 @@ static void log_remove_if_empty(weft__store *store, weft__subject_log *log)
     free(log);
 }
 
-static weft__message *message_new(const weft__publication *p, uint64_t seq, int64_t time_ns)
+static weft__stored_msg *message_new(const weft__publication *p, uint64_t seq, int64_t time_ns)
 {
-    weft__message *m = malloc(sizeof *m + p->headers.bytes + p->payload.bytes);
+    weft__stored_msg *m = malloc(sizeof *m + p->headers.bytes + p->payload.bytes);
     if (m == NULL)
         return NULL;
     m->seq = seq;
@@ -122,10 +121,11 @@ static weft__message *message_new(const weft__publication *p, uint64_t seq, int6
     return m;
 }
 
-weft__message *weft__store_append(weft__store *store, const weft__publication *p, int64_t time_ns)
+weft__stored_msg *weft__store_append(weft__store *store, const weft__publication *p,
+                                     int64_t time_ns)
 {
     uint64_t seq = store->last_seq + 1;
-    weft__message *m = message_new(p, seq, time_ns);
+    weft__stored_msg *m = message_new(p, seq, time_ns);
     if (m == NULL)
         return NULL;
     weft__subject_log *log = weft__store_log(store, p->subject);
@@ -152,7 +152,7 @@ no_log:
     return NULL;
 }
 
-weft__message *weft__store_from(const weft__store *store, uint64_t seq)
+weft__stored_msg *weft__store_from(const weft__store *store, uint64_t seq)
 {
     for (size_t i = chunk_search(store, seq); i < store->chunk_count; i++) {
         const weft__chunk *chunk = store->chunks[i];
@@ -164,29 +164,29 @@ weft__message *weft__store_from(const weft__store *store, uint64_t seq)
     return NULL;
 }
 
-weft__message *weft__store_find(const weft__store *store, uint64_t seq)
+weft__stored_msg *weft__store_find(const weft__store *store, uint64_t seq)
 {
-    weft__message *m = weft__store_from(store, seq);
+    weft__stored_msg *m = weft__store_from(store, seq);
     return m != NULL && m->seq == seq ? m : NULL;
 }
 
-weft__message *weft__store_last(const weft__store *store, weft__slice pattern)
+weft__stored_msg *weft__store_last(const weft__store *store, weft__slice pattern)
 {
     const weft__subject_log *log = weft__store_log(store, pattern);
     if (log != NULL)
-        return CONTAINER_OF(log->messages.prev, weft__message, in_log);
+        return CONTAINER_OF(log->messages.prev, weft__stored_msg, in_log);
     if (weft__subject_is_valid(pattern, false))
         return NULL;
     for (size_t i = store->chunk_count; i-- > 0;)
         for (size_t slot = CHUNK_MESSAGES; slot-- > 0;) {
-            weft__message *m = store->chunks[i]->slots[slot];
-            if (m != NULL && weft__subject_matches(pattern, weft__message_subject(m)))
+            weft__stored_msg *m = store->chunks[i]->slots[slot];
+            if (m != NULL && weft__subject_matches(pattern, weft__stored_msg_subject(m)))
                 return m;
         }
     return NULL;
 }
 
-void weft__store_remove(weft__store *store, weft__message *m)
+void weft__store_remove(weft__store *store, weft__stored_msg *m)
 {
     size_t index = chunk_search(store, m->seq);
     weft__chunk *chunk = store->chunks[index];
@@ -203,7 +203,7 @@ void weft__store_remove(weft__store *store, weft__message *m)
 
 void weft__store_free(weft__store *store)
 {
-    for (weft__message *m; (m = weft__store_from(store, 0)) != NULL;)
+    for (weft__stored_msg *m; (m = weft__store_from(store, 0)) != NULL;)
         weft__store_remove(store, m);
     free(store->chunks);
     weft__hash_free(&store->logs);

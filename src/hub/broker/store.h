@@ -20,14 +20,14 @@ typedef struct weft__subject_log {
     char subject[];
 } weft__subject_log;
 
-typedef struct weft__message {
+typedef struct weft__stored_msg {
     weft__list in_log;
     weft__subject_log *log;
     uint64_t seq;
     int64_t time_ns;
     size_t headers_bytes, payload_bytes;
     char data[]; /* the headers, then the payload */
-} weft__message;
+} weft__stored_msg;
 
 typedef struct weft__chunk weft__chunk;
 
@@ -41,17 +41,17 @@ typedef struct weft__store {
     int64_t last_ns;
 } weft__store;
 
-static inline weft__slice weft__message_subject(const weft__message *m)
+static inline weft__slice weft__stored_msg_subject(const weft__stored_msg *m)
 {
     return (weft__slice){m->log->subject, m->log->bytes};
 }
 
-static inline weft__slice weft__message_headers(const weft__message *m)
+static inline weft__slice weft__stored_msg_headers(const weft__stored_msg *m)
 {
     return (weft__slice){m->data, m->headers_bytes};
 }
 
-static inline weft__slice weft__message_payload(const weft__message *m)
+static inline weft__slice weft__stored_msg_payload(const weft__stored_msg *m)
 {
     return (weft__slice){m->data + m->headers_bytes, m->payload_bytes};
 }
@@ -60,22 +60,23 @@ static inline weft__slice weft__message_payload(const weft__message *m)
 size_t weft__store_cost(const weft__publication *p);
 
 /* Append a message with the next sequence. Returns NULL if memory is exhausted. */
-weft__message *weft__store_append(weft__store *store, const weft__publication *p, int64_t time_ns);
+weft__stored_msg *weft__store_append(weft__store *store, const weft__publication *p,
+                                     int64_t time_ns);
 
 /* Return the first message whose sequence is not less than seq, or NULL. */
-weft__message *weft__store_from(const weft__store *store, uint64_t seq);
+weft__stored_msg *weft__store_from(const weft__store *store, uint64_t seq);
 
 /* Return the message with a sequence, or NULL. */
-weft__message *weft__store_find(const weft__store *store, uint64_t seq);
+weft__stored_msg *weft__store_find(const weft__store *store, uint64_t seq);
 
 /* Return the messages of a subject without wildcards, or NULL. */
 weft__subject_log *weft__store_log(const weft__store *store, weft__slice subject);
 
 /* Return the newest message whose subject matches a pattern, or NULL. */
-weft__message *weft__store_last(const weft__store *store, weft__slice pattern);
+weft__stored_msg *weft__store_last(const weft__store *store, weft__slice pattern);
 
 /* Remove and free a message. */
-void weft__store_remove(weft__store *store, weft__message *m);
+void weft__store_remove(weft__store *store, weft__stored_msg *m);
 
 /* Free all messages. */
 void weft__store_free(weft__store *store);

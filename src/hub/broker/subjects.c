@@ -28,8 +28,7 @@ static bool slices_are_equal(weft__slice a, weft__slice b)
 
 static weft__sub *sub_find(const weft__broker_conn *conn, uint64_t sid)
 {
-    WEFT__HASH_FOR(node, &conn->subs_by_sid, weft__hash_number(sid))
-    {
+    WEFT__HASH_FOR(node, &conn->subs_by_sid, weft__hash_number(sid)) {
         weft__sub *sub = CONTAINER_OF(node, weft__sub, by_sid);
         if (sub->sid == sid)
             return sub;
@@ -164,8 +163,7 @@ static void matches_collect(weft_hub_broker *b, weft__slice to, const weft__brok
 {
     weft__subjects *s = &b->subjects;
     s->match_count = 0;
-    WEFT__HASH_FOR(node, &s->literals, weft__hash_bytes(to.data, to.bytes))
-    {
+    WEFT__HASH_FOR(node, &s->literals, weft__hash_bytes(to.data, to.bytes)) {
         weft__sub *sub = CONTAINER_OF(node, weft__sub, by_subject);
         if (sub->conn != not_to && (within == NULL || sub->conn == within) &&
             slices_are_equal(sub->subject, to))

@@ -61,7 +61,7 @@ static int perform_connect(weft__broker_conn *conn, weft__slice args)
     return rc < 0 || (conn->has_no_responders && !conn->has_headers) ? -EPROTO : verb_accept(conn);
 }
 
-/* Tell the client that there is nobody who could reply. */
+/* Tell the client that no subscriber can reply. */
 static void send_no_responders(weft__broker_conn *conn, weft__slice reply)
 {
     const weft__publication p = {.subject = reply,

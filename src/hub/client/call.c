@@ -11,7 +11,7 @@
 static int name_check(weft_hub *hub, const char *to, const void *data, size_t bytes,
                       const char *function)
 {
-    int rc = weft__hub_check(hub);
+    int rc = weft__hub_check_start(hub);
     if (UNLIKELY(rc < 0))
         return rc;
     if (UNLIKELY(to == NULL || !weft__name_is_valid(to)))

@@ -40,6 +40,12 @@ void weft__reply_free(weft__reply *r);
 int weft__hub_check(const weft_hub *hub);
 
 /*
+ * Like weft__hub_check, for a call that starts. Also returns -EBADF while the hub is being closed:
+ * its watchers are gone, so that nothing would end the fibers that the call starts.
+ */
+int weft__hub_check_start(const weft_hub *hub);
+
+/*
  * Keep the memory of a hub, also after weft_hub_close. A function that uses the hub after a call
  * that can wait holds the hub first: another fiber may close the hub in the meantime. Calls on a
  * closed hub return -EBADF. The calls nest.

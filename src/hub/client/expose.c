@@ -49,8 +49,7 @@ static weft__exposure *exposure_of(weft__list *node)
 
 static recipient *recipient_find(const weft_hub *hub, weft_fiber fiber)
 {
-    WEFT__HASH_FOR(node, &hub->recipients, weft__hash_number(fiber))
-    {
+    WEFT__HASH_FOR(node, &hub->recipients, weft__hash_number(fiber)) {
         recipient *r = CONTAINER_OF(node, recipient, by_fiber);
         if (r->fiber == fiber)
             return r;
@@ -60,8 +59,7 @@ static recipient *recipient_find(const weft_hub *hub, weft_fiber fiber)
 
 weft__exposure *weft__expose_find(weft_hub *hub, const char *name)
 {
-    WEFT__HASH_FOR(node, &hub->exposures, weft__hash_bytes(name, strlen(name)))
-    {
+    WEFT__HASH_FOR(node, &hub->exposures, weft__hash_bytes(name, strlen(name))) {
         weft__exposure *e = CONTAINER_OF(node, weft__exposure, by_name);
         if (strcmp(e->name, name) == 0)
             return e;

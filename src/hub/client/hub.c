@@ -2,7 +2,7 @@
 #include "hub/client/hub.h"
 
 #include "base/result.h"
-#include "hub/client/random.h"
+#include "hub/text/random.h"
 
 #include <weft/io.h>
 #include <weft/log.h>
@@ -23,6 +23,7 @@
 #define MESSAGE_BYTES_MAX (512 * 1024 * 1024)
 #define LEASE_DEFAULT_S 15.0
 #define LEASE_MIN_S 10.0
+#define LEASE_MAX_S 3.2e9 /* 100 years: in nanoseconds, 63 bits are enough */
 #define CONNECT_DEFAULT_S 5.0
 #define REPLICAS_MAX 5 /* of NATS */
 #define REPLICAS_OF_CLUSTER 3
@@ -41,9 +42,9 @@ static weft_hub_options options_with_defaults(const weft_hub_options *given)
 
 static int hub_options_check(const weft_hub_options *o)
 {
-    if (!(o->lease_s >= LEASE_MIN_S && o->lease_s < INFINITY))
-        return weft_fail(-EINVAL, "weft_hub_open: lease_s is %g, not at least %g", o->lease_s,
-                         LEASE_MIN_S);
+    if (!(o->lease_s >= LEASE_MIN_S && o->lease_s <= LEASE_MAX_S))
+        return weft_fail(-EINVAL, "weft_hub_open: lease_s is %g, not from %g to %g", o->lease_s,
+                         LEASE_MIN_S, LEASE_MAX_S);
     if (!(o->connect_s > 0))
         return weft_fail(-EINVAL, "weft_hub_open: connect_s is %g", o->connect_s);
     if (o->message_bytes > MESSAGE_BYTES_MAX)
@@ -132,7 +133,8 @@ static weft_hub *hub_new(const char *where, const weft_hub_options *options)
         rc = weft__thread_add_hub(hub);
     if (rc == 0)
         return hub;
-    weft_fail(rc, "weft_hub_open: cannot create a hub");
+    if (rc == -ENOMEM) /* other errors have words */
+        weft_fail(rc, "weft_hub_open: no memory");
     weft__hub_free(hub);
     return NULL;
 }
@@ -226,9 +228,11 @@ weft_hub *weft_hub_open(const char *where, const weft_hub_options *options)
         rc = weft__root_start(hub);
     if (rc == 0)
         return hub;
+    char text[WEFT__SERVER_TEXT_BYTES]; /* where may contain a password */
+    weft__server_text(weft__servers_first(&hub->servers), text);
     weft__session_close(hub);
     weft__hub_release(hub);
-    weft_fail(rc, "weft_hub_open: cannot open %s", where);
+    weft_fail(rc, "weft_hub_open: cannot connect to %s", text);
     return NULL;
 }
 
@@ -241,6 +245,12 @@ int weft__hub_check(const weft_hub *hub)
     if (UNLIKELY(weft__thread_is_forked(hub)))
         return weft_fail(-EOWNERDEAD, "the hub belongs to the parent process");
     return UNLIKELY(hub->is_closed) ? -EBADF : 0;
+}
+
+int weft__hub_check_start(const weft_hub *hub)
+{
+    int rc = weft__hub_check(hub);
+    return UNLIKELY(rc == 0 && hub->is_closing) ? -EBADF : rc;
 }
 
 void weft__hub_wake_all(weft_hub *hub)

@@ -3,6 +3,10 @@
 
 #include <weft/stream.h>
 
+/* The subjects of replies to calls begin with this text. */
+#define INBOX "_INBOX."
+#define INBOX_BYTES (sizeof INBOX - 1)
+
 /* Handle an INFO after the handshake. A server in lame-duck mode ends soon. */
 static int reader_info(weft_hub *hub, weft__slice json)
 {
@@ -20,11 +24,23 @@ static void reader_pong(weft_hub *hub)
     weft_cond_broadcast(&hub->has_pong);
 }
 
+/*
+ * A message for a subscription that has ended in the meantime. Its sender does not wait in vain. A
+ * reply to other subjects could be an acknowledgement of JetStream.
+ */
+static void reader_refuse(weft_hub *hub, const weft__op_line *op)
+{
+    if (op->reply.bytes > INBOX_BYTES && memcmp(op->reply.data, INBOX, INBOX_BYTES) == 0)
+        weft__hub_refuse(hub, op->reply, -EHOSTUNREACH, "the name was withdrawn");
+}
+
 static void reader_msg(weft_hub *hub, const weft__op_line *op)
 {
     weft__subscription *s = weft__subscription_find(hub, op->sid);
-    if (s == NULL)
-        return; /* unsubscribed in the meantime */
+    if (s == NULL) {
+        reader_refuse(hub, op);
+        return;
+    }
     hub->counters.received++;
     weft__delivery d = {op->subject, op->reply, op->headers, op->payload};
     weft__subscription_deliver(s, &d);

@@ -1,7 +1,7 @@
 #include "hub/client/servers.h"
 
 #include "core/sched/backoff.h"
-#include "hub/client/random.h"
+#include "hub/text/random.h"
 
 #include <weft/error.h>
 

@@ -28,7 +28,7 @@ void weft__js_answer_free(weft__js_answer *a)
 
 int weft__js_check_name(const weft_hub *hub, const char *function, const char *name)
 {
-    int rc = weft__hub_check(hub);
+    int rc = weft__hub_check_start(hub);
     if (rc < 0)
         return rc;
     if (name == NULL || !weft__name_is_valid(name))
@@ -39,7 +39,7 @@ int weft__js_check_name(const weft_hub *hub, const char *function, const char *n
 
 int weft__js_check_token(const weft_hub *hub, const char *function, const char *name)
 {
-    int rc = weft__hub_check(hub);
+    int rc = weft__hub_check_start(hub);
     if (rc < 0)
         return rc;
     if (name == NULL || !weft__token_is_valid(name))

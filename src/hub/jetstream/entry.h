@@ -37,8 +37,9 @@ int weft__js_read_next(weft_hub *hub, const char *stream, const char *subject, u
 typedef struct weft__js_write {
     const char *stream, *subject;
     weft__slice data;
-    uint64_t expected; /* sequence of the last entry of the subject; 0: none; or ANY_REVISION */
-    const char *id;    /* not NULL: an entry with this id is stored once; expected must be ANY */
+    /* The sequence of the last entry of the subject. 0: none, or a marker. Or ANY_REVISION. */
+    uint64_t expected;
+    const char *id; /* not NULL: an entry with this id is stored once; expected must be ANY */
     const char *operation; /* KV-Operation of a key-value bucket; NULL: a value */
     /* Called if the stream does not exist, to create it. NULL: the write fails with -ENOENT. */
     int (*create_stream)(weft_hub *hub);

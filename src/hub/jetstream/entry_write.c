@@ -8,7 +8,7 @@
  *     text is the entry of the call.
  *
  * The id of a write with an expected sequence is the subject and that sequence, because clusters of
- * nats-server before 2.9.19 compare an expected sequence above 0 only when an entry is proposed,
+ * nats-server before 2.9.21 compare an expected sequence above 0 only when an entry is proposed,
  * and not when it is stored: two writers at the same time would both succeed. With equal ids, the
  * servers store only the first of both entries.
  */
@@ -25,31 +25,44 @@
 typedef struct write_state {
     weft_hub *hub;
     const weft__js_write *write;
+    uint64_t expected;               /* as in write, or the sequence of a marker instead of 0 */
+    weft__buffer headers;            /* of the attempts */
     char attempt[WEFT__INBOX_BYTES]; /* the value of Weft-Attempt */
     bool is_own_id; /* no other call has the id: a duplicate is this call's entry */
     bool is_lost;   /* the reply to an earlier attempt is lost */
 } write_state;
 
-/* Compose the headers of a write. Returns 0 or -ENOMEM. */
-static int write_headers(const write_state *s, weft__buffer *out)
+/* Append the id. Returns 0 or -ENOMEM. */
+static int write_id(write_state *s)
+{
+    if (s->is_own_id)
+        return weft__output_printf(&s->headers, "Nats-Msg-Id: %s\r\n", s->attempt);
+    if (s->write->id != NULL)
+        return weft__output_printf(&s->headers, "Nats-Msg-Id: %s\r\n", s->write->id);
+    return weft__output_printf(&s->headers, "Nats-Msg-Id: %s@%" PRIu64 "\r\n", s->write->subject,
+                               s->expected);
+}
+
+/* Compose the headers for an expected sequence. Returns 0 or -ENOMEM. */
+static int write_compose(write_state *s, uint64_t expected)
 {
     const weft__js_write *w = s->write;
-    int rc = weft__output_text(out, "NATS/1.0\r\n");
-    if (rc == 0 && s->is_own_id)
-        rc = weft__output_printf(out, "Nats-Msg-Id: %s\r\n", s->attempt);
-    else if (rc == 0 && w->id != NULL)
-        rc = weft__output_printf(out, "Nats-Msg-Id: %s\r\n", w->id);
-    else if (rc == 0)
-        rc = weft__output_printf(out, "Nats-Msg-Id: %s@%" PRIu64 "\r\n", w->subject, w->expected);
-    if (rc == 0 && w->expected != WEFT_HUB_ANY_REVISION)
-        rc = weft__output_printf(out,
+    bool is_any = expected == WEFT_HUB_ANY_REVISION;
+    s->expected = expected;
+    s->is_own_id = w->id == NULL && (expected == 0 || is_any);
+    s->headers.bytes = 0;
+    int rc = weft__output_text(&s->headers, "NATS/1.0\r\n");
+    if (rc == 0)
+        rc = write_id(s);
+    if (rc == 0 && !is_any)
+        rc = weft__output_printf(&s->headers,
                                  WEFT__JS_ATTEMPT_HEADER
                                  ": %s\r\n"
                                  "Nats-Expected-Last-Subject-Sequence: %" PRIu64 "\r\n",
-                                 s->attempt, w->expected);
+                                 s->attempt, expected);
     if (rc == 0 && w->operation != NULL)
-        rc = weft__output_printf(out, "KV-Operation: %s\r\n", w->operation);
-    return rc == 0 ? weft__output_text(out, "\r\n") : rc;
+        rc = weft__output_printf(&s->headers, "KV-Operation: %s\r\n", w->operation);
+    return rc == 0 ? weft__output_text(&s->headers, "\r\n") : rc;
 }
 
 /* Return 1 if an entry was written by this call, 0 if not, or an error. Free the entry. */
@@ -84,18 +97,29 @@ static int write_duplicate(const write_state *s, uint64_t sequence)
     return rc < 0 ? rc : rc > 0 && is_at_sequence ? 0 : -ESTALE;
 }
 
-/* The subject has another sequence. Return 0 if the cause is a lost attempt of this call. */
-static int write_mismatch(const write_state *s, uint64_t *sequence)
+/*
+ * The subject has another sequence. Return 0 if the cause is a lost attempt of this call. If there
+ * must be no entry, a marker is none: return -ERESTART to write after the marker.
+ */
+static int write_mismatch(write_state *s, uint64_t *sequence)
 {
-    if (!s->is_lost)
+    bool may_be_marker = s->write->expected == 0;
+    if (!s->is_lost && !may_be_marker)
         return -ESTALE;
     weft__js_entry e;
     int rc = weft__js_read_last(s->hub, s->write->stream, s->write->subject, &e);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
     uint64_t last = rc == 0 ? e.sequence : 0;
-    rc = write_owns(s, rc, &e);
-    if (rc > 0)
+    bool is_free = rc == -ENOENT || e.is_deleted; /* without an entry: the marker has expired */
+    if (write_owns(s, rc, &e) > 0) {
         *sequence = last;
-    return rc < 0 ? rc : rc > 0 ? 0 : -ESTALE;
+        return 0;
+    }
+    if (!may_be_marker || !is_free)
+        return -ESTALE;
+    rc = write_compose(s, last);
+    return rc < 0 ? rc : -ERESTART;
 }
 
 /* No server stores the subject: the stream has no leader, or does not exist. */
@@ -107,16 +131,23 @@ static int write_unreachable(const write_state *s)
     return rc < 0 ? rc : -EAGAIN;
 }
 
-/* Make one attempt. Returns as weft__js_write_entry does, or -EAGAIN to try again. */
-static int write_attempt(write_state *s, const weft__publication *p, uint64_t *sequence)
+/*
+ * Make one attempt. Returns as weft__js_write_entry does, -EAGAIN to try again later, or -ERESTART
+ * to try again at once.
+ */
+static int write_attempt(write_state *s, uint64_t *sequence)
 {
+    const weft__js_write *w = s->write;
+    weft__publication p = {.subject = weft__slice_of(w->subject),
+                           .headers = {s->headers.data, s->headers.bytes},
+                           .payload = w->data};
     weft__js_answer answer;
-    double attempt_s = s->write->attempt_s > 0 ? s->write->attempt_s : WEFT__JS_ATTEMPT_S;
-    int rc = weft__js_attempt(s->hub, p, attempt_s, &answer);
+    int rc =
+        weft__js_attempt(s->hub, &p, w->attempt_s > 0 ? w->attempt_s : WEFT__JS_ATTEMPT_S, &answer);
     if (rc == 0) {
         *sequence = (uint64_t)weft__json_integer(&answer.doc, "seq", 0);
         if (*sequence == 0)
-            rc = weft_fail(-EPROTO, "a reply of stream %s has no sequence", s->write->stream);
+            rc = weft_fail(-EPROTO, "a reply of stream %s has no sequence", w->stream);
         else if (weft__json_is_true(&answer.doc, "duplicate"))
             rc = write_duplicate(s, *sequence);
     } else if (rc == -ESTALE && answer.reply.memory != NULL) {
@@ -135,21 +166,20 @@ static int write_attempt(write_state *s, const weft__publication *p, uint64_t *s
 int weft__js_write_entry(weft_hub *hub, const weft__js_write *w, uint64_t *sequence)
 {
     write_state state = {.hub = hub, .write = w};
-    state.is_own_id = w->id == NULL && (w->expected == 0 || w->expected == WEFT_HUB_ANY_REVISION);
     weft__hub_inbox(hub, state.attempt);
-    weft__buffer headers = {0};
-    int rc = write_headers(&state, &headers);
-    weft__publication p = {.subject = weft__slice_of(w->subject), .payload = w->data};
-    p.headers = (weft__slice){headers.data, headers.bytes};
     uint64_t written = 0;
     weft__js_retry retry = {0};
+    int rc = write_compose(&state, w->expected);
     while (rc == 0) {
-        rc = write_attempt(&state, &p, &written);
-        if (rc != -EAGAIN)
+        rc = write_attempt(&state, &written);
+        if (rc == -ERESTART)
+            rc = 0;
+        else if (rc == -EAGAIN)
+            rc = weft__js_retry_wait(&retry, hub);
+        else
             break;
-        rc = weft__js_retry_wait(&retry, hub);
     }
-    weft__buffer_free(&headers);
+    weft__buffer_free(&state.headers);
     if (rc >= 0)
         *sequence = written;
     return rc;

@@ -92,7 +92,7 @@ static int item_give_back(const weft__item *item)
 }
 
 /* Put an item into the queue for dead letters, and remove it. A failure gives the item back. */
-static int item_bury(const weft__item *item)
+static int item_make_dead_letter(const weft__item *item)
 {
     const weft__worker *w = item->worker;
     const weft_hub_msg *msg = item->msg;
@@ -126,7 +126,7 @@ static item_outcome *item_decide(const weft__item *item, weft_value value)
     if (!weft_is_error(value))
         return item_acknowledge;
     bool is_last = deliveries_max != 0 && item->msg->deliveries >= deliveries_max;
-    return is_last && !item->worker->is_ending ? item_bury : item_give_back;
+    return is_last && !item->worker->is_ending ? item_make_dead_letter : item_give_back;
 }
 
 /* The function of the fiber of an item. */
@@ -136,7 +136,8 @@ static weft_value item_run(void *arg)
     weft__worker *w = item->worker;
     unsigned deliveries_max = w->info.deliveries_max;
     bool is_dead = deliveries_max != 0 && item->msg->deliveries > deliveries_max;
-    item_outcome *outcome = is_dead ? item_bury : item_decide(item, w->fn(item->msg, w->arg));
+    item_outcome *outcome =
+        is_dead ? item_make_dead_letter : item_decide(item, w->fn(item->msg, w->arg));
     int rc = outcome(item);
     if (rc < 0 && rc != -EBADF) {
         WEFT_SHIELD(SETTLE_S) {

@@ -28,27 +28,6 @@ static int keys_create_stream(weft_hub *hub)
     return rc == -EEXIST ? 0 : rc;
 }
 
-int weft__js_write_key(weft_hub *hub, const weft__js_write *w, uint64_t *revision)
-{
-    weft__js_write write = *w;
-    for (;;) {
-        int rc = weft__js_write_entry(hub, &write, revision);
-        if (rc != -ESTALE || w->expected != 0)
-            return rc;
-        /* A key that must not exist may have a marker. */
-        weft__js_entry last;
-        rc = weft__js_read_last(hub, w->stream, w->subject, &last);
-        if (rc < 0 && rc != -ENOENT)
-            return rc;
-        if (rc == 0 && !last.is_deleted) {
-            weft__js_entry_free(&last);
-            return -ESTALE;
-        }
-        write.expected = rc == 0 ? last.sequence : 0; /* no entry: the marker has expired */
-        weft__js_entry_free(&last);
-    }
-}
-
 int weft__key_set(weft_hub *hub, const char *key, weft__slice data, uint64_t *revision)
 {
     char subject[WEFT__JS_SUBJECT_BYTES];
@@ -58,11 +37,10 @@ int weft__key_set(weft_hub *hub, const char *key, weft__slice data, uint64_t *re
                             .data = data,
                             .expected = *revision,
                             .create_stream = keys_create_stream};
-    return weft__js_write_key(hub, &write, revision);
+    return weft__js_write_entry(hub, &write, revision);
 }
 
-WEFT_SWITCHPOINT int weft_hub_set(weft_hub *hub, const char *key, const void *data, size_t bytes,
-                                  uint64_t *revision)
+int weft_hub_set(weft_hub *hub, const char *key, const void *data, size_t bytes, uint64_t *revision)
 {
     int rc = weft__js_check_name(hub, "weft_hub_set", key);
     if (rc < 0)
@@ -104,8 +82,7 @@ static int key_get(weft_hub *hub, const char *key, weft_hub_msg **out, uint64_t 
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_get(weft_hub *hub, const char *key, weft_hub_msg **out,
-                                  uint64_t *revision)
+int weft_hub_get(weft_hub *hub, const char *key, weft_hub_msg **out, uint64_t *revision)
 {
     int rc = weft__js_check_name(hub, "weft_hub_get", key);
     if (rc < 0)
@@ -118,7 +95,7 @@ WEFT_SWITCHPOINT int weft_hub_get(weft_hub *hub, const char *key, weft_hub_msg *
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_delete(weft_hub *hub, const char *key, const uint64_t *revision)
+int weft_hub_delete(weft_hub *hub, const char *key, const uint64_t *revision)
 {
     int rc = weft__js_check_name(hub, "weft_hub_delete", key);
     if (rc < 0)

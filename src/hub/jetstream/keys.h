@@ -4,12 +4,6 @@
 
 #include "hub/jetstream/entry.h"
 
-/*
- * Write a key of any bucket. If w->expected is 0, the key must not exist, or must be deleted.
- * Returns as weft__js_write_entry does.
- */
-int weft__js_write_key(weft_hub *hub, const weft__js_write *w, uint64_t *revision);
-
 /* Write a key of the bucket of weft_hub_set. *revision is in-out. Does not check the key. */
 int weft__key_set(weft_hub *hub, const char *key, weft__slice data, uint64_t *revision);
 

@@ -35,8 +35,7 @@ static int log_options_check(const weft_hub_log_options *o)
     return 0;
 }
 
-WEFT_SWITCHPOINT int weft_hub_log(weft_hub *hub, const char *log,
-                                  const weft_hub_log_options *options)
+int weft_hub_log(weft_hub *hub, const char *log, const weft_hub_log_options *options)
 {
     int rc = weft__js_check_token(hub, "weft_hub_log", log);
     if (rc < 0)
@@ -62,8 +61,8 @@ WEFT_SWITCHPOINT int weft_hub_log(weft_hub *hub, const char *log,
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_append(weft_hub *hub, const char *log, const char *key,
-                                     const void *data, size_t bytes, uint64_t *last)
+int weft_hub_append(weft_hub *hub, const char *log, const char *key, const void *data, size_t bytes,
+                    uint64_t *last)
 {
     int rc = log_check(hub, "weft_hub_append", log, key);
     if (rc < 0)
@@ -90,8 +89,8 @@ WEFT_SWITCHPOINT int weft_hub_append(weft_hub *hub, const char *log, const char 
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_next(weft_hub *hub, const char *log, const char *key, uint64_t after,
-                                   weft_hub_msg **out)
+int weft_hub_next(weft_hub *hub, const char *log, const char *key, uint64_t after,
+                  weft_hub_msg **out)
 {
     int rc = log_check(hub, "weft_hub_next", log, key);
     if (rc < 0)

@@ -25,6 +25,8 @@
 
 #define ID_BYTES_MAX 128
 
+#define DEDUPE_MIN_S 0.1 /* of NATS */
+
 #define DESCRIPTION_FORMAT "weft queue, deliveries_max=%u, dead_letters=%.64s"
 #define DESCRIPTION_SCAN "weft queue, deliveries_max=%u, dead_letters=%64s"
 
@@ -34,7 +36,8 @@ static int queue_options_check(const char *queue, const weft_hub_queue_options *
         return weft_fail(-EINVAL, "weft_hub_queue: replicas is %u", o->replicas);
     if (!weft__js_is_duration(o->ack_s))
         return weft_fail(-EINVAL, "weft_hub_queue: ack_s is %g", o->ack_s);
-    if (!weft__js_is_duration(o->dedupe_s))
+    bool is_brief = o->dedupe_s != 0 && o->dedupe_s < DEDUPE_MIN_S;
+    if (is_brief || !weft__js_is_duration(o->dedupe_s))
         return weft_fail(-EINVAL, "weft_hub_queue: dedupe_s is %g", o->dedupe_s);
     if (o->items_max > INT64_MAX)
         return weft_fail(-EINVAL, "weft_hub_queue: items_max is %zu", o->items_max);
@@ -121,8 +124,7 @@ static int dead_letters_create(weft_hub *hub, const weft_hub_queue_options *o)
     return rc == -ENOENT ? queue_create(hub, o->dead_letters, &defaults) : rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_queue(weft_hub *hub, const char *queue,
-                                    const weft_hub_queue_options *options)
+int weft_hub_queue(weft_hub *hub, const char *queue, const weft_hub_queue_options *options)
 {
     int rc = weft__js_check_token(hub, "weft_hub_queue", queue);
     if (rc < 0)
@@ -196,8 +198,7 @@ int weft__queue_put(weft_hub *hub, const char *queue, const char *id, weft__slic
     return weft__js_write_entry(hub, &write, &number);
 }
 
-WEFT_SWITCHPOINT int weft_hub_put(weft_hub *hub, const char *queue, const char *id,
-                                  const void *data, size_t bytes)
+int weft_hub_put(weft_hub *hub, const char *queue, const char *id, const void *data, size_t bytes)
 {
     int rc = weft__js_check_token(hub, "weft_hub_put", queue);
     if (rc < 0)

@@ -106,8 +106,7 @@ static int worker_run(weft__worker *w)
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_work(weft_hub *hub, const char *queue, weft_hub_fn *fn, void *arg,
-                                   unsigned at_once)
+int weft_hub_work(weft_hub *hub, const char *queue, weft_hub_fn *fn, void *arg, unsigned at_once)
 {
     int rc = weft__js_check_token(hub, "weft_hub_work", queue);
     if (rc < 0)

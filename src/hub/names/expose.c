@@ -20,7 +20,7 @@ static void owned_on_end(void *ctx)
     weft__lease_stop(l);
 }
 
-/* Deliver the messages of an acquired name. If the lease ends meanwhile, nobody delivers them. */
+/* Deliver the messages of an acquired name. If the lease ends meanwhile, end the exposure. */
 static int owned_begin(weft__lease *l)
 {
     const weft__expose_options options = {.on_end = owned_on_end, .ctx = l};
@@ -67,8 +67,7 @@ static int expose_with_lease(weft_hub *hub, const char *name, weft_fiber fiber, 
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_expose(weft_hub *hub, const char *name, weft_fiber fiber,
-                                     uint64_t *token)
+int weft_hub_expose(weft_hub *hub, const char *name, weft_fiber fiber, uint64_t *token)
 {
     int rc = weft__js_check_name(hub, "weft_hub_expose", name);
     if (rc < 0)
@@ -99,7 +98,7 @@ static int withdraw_owned(weft__lease *l)
     return rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_withdraw(weft_hub *hub, const char *name)
+int weft_hub_withdraw(weft_hub *hub, const char *name)
 {
     int rc = weft__js_check_name(hub, "weft_hub_withdraw", name);
     if (rc < 0)

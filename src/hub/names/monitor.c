@@ -233,7 +233,7 @@ static int monitor_start(weft__names *n, const weft__monitor *monitor, const cha
     return 0;
 }
 
-WEFT_SWITCHPOINT int weft_hub_monitor(weft_hub *hub, const char *name, weft_value value)
+int weft_hub_monitor(weft_hub *hub, const char *name, weft_value value)
 {
     int rc = weft__js_check_name(hub, "weft_hub_monitor", name);
     if (rc < 0)
@@ -273,7 +273,7 @@ static bool owner_forget(weft__owner *o, const char *name, weft_fiber fiber)
     return is_found;
 }
 
-WEFT_API int weft_hub_unmonitor(weft_hub *hub, const char *name)
+int weft_hub_unmonitor(weft_hub *hub, const char *name)
 {
     int rc = weft__js_check_name(hub, "weft_hub_unmonitor", name);
     if (rc < 0)

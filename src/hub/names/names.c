@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* The daemons of names end at once. Report them if they do not. */
-#define JANITOR_GRACE_S 5.0
+#define DAEMON_GRACE_S 5.0
 
 void weft__names_hold(weft__names *n)
 {
@@ -46,7 +46,7 @@ static weft_value names_run(void *arg)
 static void names_on_close(weft__hub_watcher *watcher)
 {
     const weft__names *n = CONTAINER_OF(watcher, weft__names, watcher);
-    weft_terminate(n->janitor, JANITOR_GRACE_S);
+    weft_terminate(n->daemon, DAEMON_GRACE_S);
 }
 
 static void node_on_ping(void *ctx, const weft__delivery *d)
@@ -78,8 +78,8 @@ static weft__names *names_new(weft_hub *hub)
     char subject[WEFT__JS_SUBJECT_BYTES];
     snprintf(subject, sizeof subject, "weft.node.%s", weft__hub_id(hub));
     n->node = weft__hub_subscribe(hub, subject, NULL, node_on_ping, n);
-    n->janitor = n->node == NULL ? 0 : weft__names_spin(names_run, n, names_drop, "hub names");
-    if (n->janitor == 0) {
+    n->daemon = n->node == NULL ? 0 : weft__names_spin(names_run, n, names_drop, "hub names");
+    if (n->daemon == 0) {
         weft__names_release(n);
         return NULL;
     }

@@ -20,7 +20,7 @@
 typedef struct weft__names {
     weft_hub *hub;
     unsigned holds;           /* of the hub's part, of leases and of owners */
-    weft_fiber janitor;       /* releases the part when the hub or the thread ends */
+    weft_fiber daemon;        /* releases the part when the hub or the thread ends */
     weft__subscription *node; /* replies to pings */
     weft__list owners;        /* weft__owner of monitor.c */
     bool has_bucket;          /* the bucket exists, and has the lease_s of this hub */

@@ -117,8 +117,8 @@ static void placed_free(weft__placed *c)
 static void placed_on_delivery(void *ctx, const weft__delivery *d)
 {
     weft__placed *c = ctx;
-    if (weft__header_status(d->headers) !=
-        0) /* no responders: the run has ended, or will be back */
+    bool is_status = weft__header_status(d->headers) != 0;
+    if (is_status) /* no responders: the run has ended, or its hub connects again */
         return;
     c->heard_s = weft_now();
     if (d->reply.bytes == 0) {
@@ -301,8 +301,7 @@ static int offer_run(weft__offer *o)
     return rc == -ECANCELED && raised < 0 ? raised : rc;
 }
 
-WEFT_SWITCHPOINT int weft_hub_offer(weft_hub *hub, const char *kind, weft_hub_fn *fn, void *arg,
-                                    unsigned at_once)
+int weft_hub_offer(weft_hub *hub, const char *kind, weft_hub_fn *fn, void *arg, unsigned at_once)
 {
     int rc = weft__js_check_name(hub, "weft_hub_offer", kind);
     if (rc < 0)

@@ -57,7 +57,7 @@ int weft__ownership_write(weft_hub *hub, const char *name, uint64_t token, uint6
                             .expected = *revision,
                             .create_stream = token == 0 ? weft__names_create_bucket : NULL,
                             .attempt_s = weft__hub_options(hub)->lease_s / ATTEMPTS_PER_LEASE};
-    return weft__js_write_key(hub, &write, revision);
+    return weft__js_write_entry(hub, &write, revision);
 }
 
 int weft__ownership_delete(weft_hub *hub, const char *name, uint64_t revision)

@@ -25,7 +25,7 @@
 typedef enum run_state {
     RUN_OFFERED,  /* no reply yet */
     RUN_BUSY,     /* the hub that got the job has too many children */
-    RUN_NOBODY,   /* no hub offers the kind */
+    RUN_NO_OFFER, /* no hub offers the kind */
     RUN_ACCEPTED, /* the child has started */
     RUN_ENDED     /* value is valid */
 } run_state;
@@ -63,7 +63,7 @@ static void run_on_reply_to_job(remote_run *r, const weft__delivery *d)
 {
     weft__slice child = weft__header_find(d->headers, WEFT__HEADER_CHILD);
     if (weft__header_status(d->headers) == 503) {
-        run_set_state(r, RUN_NOBODY);
+        run_set_state(r, RUN_NO_OFFER);
     } else if (child.bytes > 0 && child.bytes < sizeof r->child) {
         slice_copy(r->child, sizeof r->child, child);
         r->heard_s = weft_now();
@@ -249,7 +249,7 @@ static int run_take_token(remote_run *r)
     return weft__key_set(r->hub, key, (weft__slice){0}, &r->token);
 }
 
-WEFT_SWITCHPOINT weft_value weft_hub_run(void *arg)
+weft_value weft_hub_run(void *arg)
 {
     const weft_hub_child *job = arg;
     if (job == NULL)

@@ -56,7 +56,7 @@ TEST(a_client_without_headers_gets_messages_without_headers)
     raw_close(&b);
 }
 
-TEST(a_request_that_nobody_can_reply_to_gets_status_503)
+TEST(a_request_without_a_subscriber_gets_status_503)
 {
     raw_open(&a);
     raw_ask(&a, "nobody", "");

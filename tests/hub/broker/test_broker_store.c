@@ -20,7 +20,7 @@ static void append(void)
 {
     int subject = (int)random_below(SUBJECTS);
     weft__publication p = {.subject = subject_name(subject), .payload = weft__slice_of("data")};
-    weft__message *m = weft__store_append(&store, &p, (int64_t)last_seq);
+    weft__stored_msg *m = weft__store_append(&store, &p, (int64_t)last_seq);
     ck_assert_ptr_nonnull(m);
     subjects[++last_seq] = subject;
     ck_assert_uint_eq(m->seq, last_seq);
@@ -33,7 +33,7 @@ static void remove_some(void)
         return;
     uint64_t to = 1 + random_below((unsigned)last_seq);
     for (uint64_t seq = random_below(20) == 0 ? 1 : to; seq <= to; seq++) {
-        weft__message *m = weft__store_find(&store, seq);
+        weft__stored_msg *m = weft__store_find(&store, seq);
         ck_assert_int_eq(m != NULL, subjects[seq] >= 0);
         if (m != NULL)
             weft__store_remove(&store, m);
@@ -58,7 +58,7 @@ static uint64_t model_last(int subject)
     return 0;
 }
 
-static uint64_t seq_of(const weft__message *m)
+static uint64_t seq_of(const weft__stored_msg *m)
 {
     return m == NULL ? 0 : m->seq;
 }

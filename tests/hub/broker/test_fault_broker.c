@@ -58,7 +58,7 @@ static bool read_until(int fd, const char *expected)
     return true;
 }
 
-static bool talk(int fd)
+static bool run_steps(int fd)
 {
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         size_t bytes = strlen(steps[i].send);
@@ -88,7 +88,7 @@ static bool use_broker(void)
     bool is_done = false;
     int fd = weft__broker_connect("faulty");
     if (REQUIRE_OR_FAULT(fd)) {
-        is_done = talk(fd);
+        is_done = run_steps(fd);
         weft_close(fd);
     }
     if (weft_hub_broker_isolate(broker, "y", true) < 0)

@@ -22,7 +22,7 @@ TEST(a_call_returns_the_reply)
     assert_call(hub, "echo", "", "");
 }
 
-TEST(a_call_to_nobody_fails_at_once)
+TEST(a_call_to_a_name_that_no_fiber_exposes_fails_at_once)
 {
     weft_hub_msg *reply;
     ck_assert_fails(weft_hub_call(hub, "nobody", "x", 1, &reply), -EHOSTUNREACH);
@@ -185,8 +185,9 @@ TEST(missing_arguments_are_einval)
 
 /* Options, and the part of weft_hub_options that is wrong. */
 static const weft_hub_options wrong_options[] = {
-    {.lease_s = 9.9},  {.lease_s = -1},    {.lease_s = NAN}, {.lease_s = INFINITY},
-    {.connect_s = -1}, {.connect_s = NAN}, {.replicas = 6},  {.message_bytes = SIZE_MAX},
+    {.lease_s = 9.9},   {.lease_s = 1e300},    {.lease_s = -1},
+    {.lease_s = NAN},   {.lease_s = INFINITY}, {.connect_s = -1},
+    {.connect_s = NAN}, {.replicas = 6},       {.message_bytes = SIZE_MAX},
 };
 
 TEST_ROWS(a_wrong_option_is_einval, wrong_options)

@@ -30,7 +30,7 @@ static const char *const violations[] = {
     "\xff\xfe\r\n",
 };
 
-TEST_ROWS(a_server_that_violates_the_protocol_is_left, violations)
+TEST_ROWS(a_hub_leaves_a_server_that_violates_the_protocol, violations)
 {
     fake_server s;
     fake_open(&s, NULL);
@@ -45,7 +45,7 @@ TEST_ROWS(a_server_that_violates_the_protocol_is_left, violations)
 }
 
 /* What a client ignores. */
-static const char *const oddities[] = {
+static const char *const unusual_operations[] = {
     "+OK\r\n",
     "PONG\r\n",
     "PONG\r\nPONG\r\n",
@@ -60,11 +60,11 @@ static const char *const oddities[] = {
     INFO_OF(",\"connect_urls\":[\"\",\":\",\"x y:1\",\"a:0\",\"a:99999\",1,null,[\"b:1\"]]"),
 };
 
-TEST_ROWS(oddities_do_not_end_a_connection, oddities)
+TEST_ROWS(unusual_operations_do_not_end_a_connection, unusual_operations)
 {
     fake_server s;
     fake_open(&s, NULL);
-    fake_say(&s, oddities[_i]);
+    fake_say(&s, unusual_operations[_i]);
     assert_answers(&s);
     ck_assert_uint_eq(hub_stats(s.hub).reconnects, 0);
     fake_close(&s);
@@ -83,6 +83,26 @@ TEST_LOOP(a_message_that_is_cut_at_any_byte_ends_the_connection, sizeof MESSAGE 
     fake_close(&s);
 }
 
+TEST(a_call_in_transit_to_an_ended_subscription_is_refused)
+{
+    fake_server s;
+    fake_open(&s, NULL);
+    fake_say(&s, "MSG gone 77 _INBOX.caller.1 1\r\nx\r\n");
+    fake_expect(&s, "HPUB _INBOX.caller.1 ");
+    fake_expect(&s, "NATS/1.0");
+    fake_expect(&s, "Weft-Error: 113"); /* EHOSTUNREACH */
+    fake_close(&s);
+}
+
+TEST(an_item_in_transit_to_an_ended_subscription_gets_no_reply)
+{
+    fake_server s;
+    fake_open(&s, NULL);
+    fake_say(&s, "MSG gone 77 $JS.ACK.q.work.1.1.1.1.0 1\r\nx\r\nPING\r\n");
+    fake_expect(&s, "PONG");
+    fake_close(&s);
+}
+
 TEST(a_ping_is_answered)
 {
     fake_server s;
@@ -92,7 +112,7 @@ TEST(a_ping_is_answered)
     fake_close(&s);
 }
 
-TEST(a_call_under_way_ends_when_the_connection_breaks)
+TEST(a_call_in_progress_ends_when_the_connection_breaks)
 {
     fake_server s;
     fake_call call;
@@ -313,7 +333,7 @@ TEST(a_hub_moves_away_from_a_server_in_lame_duck_mode)
     fake_close(&s);
 }
 
-TEST(calls_under_way_get_their_replies_from_a_server_in_lame_duck_mode)
+TEST(calls_in_progress_get_their_replies_from_a_server_in_lame_duck_mode)
 {
     fake_server s;
     fake_call call;

@@ -162,3 +162,16 @@ TEST(operations_wait_for_a_leader_and_obey_their_scope)
     ck_assert_done(weft_await(f));
     ck_assert_uint_eq(hub_stats(hub).in_flight, 0);
 }
+
+FIBER(create_while_paused, -weft_hub_set(hub, "new", "x", 1, &(uint64_t){0}))
+
+TEST(an_error_that_is_raised_in_the_caller_is_not_taken_for_a_stale_revision)
+{
+    ck_assert_done(weft_hub_broker_pause(broker, true));
+    weft_fiber f = weft_spin(create_while_paused, NULL);
+    let_run();
+    ck_assert_done(weft_raise(f, -ESTALE, "the name is lost"));
+    let_run();
+    ck_assert_done(weft_hub_broker_pause(broker, false));
+    ck_assert_int_eq(weft_await(f), ESTALE); /* not 0 after another attempt */
+}

@@ -56,6 +56,7 @@ static const weft_hub_queue_options wrong[] = {
     {.ack_s = INFINITY},
     {.dedupe_s = -1},
     {.dedupe_s = 1e-9},
+    {.dedupe_s = 0.09},
     {.replicas = 6},
     {.dead_letters = "a.b"},
     {.dead_letters = ""},

@@ -19,18 +19,18 @@ weft__consumer *weft__consumer_find(const weft__stream *stream, weft__slice name
     return NULL;
 }
 
-static bool consumer_wants(const weft__consumer *c, const weft__message *m)
+static bool consumer_wants(const weft__consumer *c, const weft__stored_msg *m)
 {
     return c->config.filter[0] == '\0' ||
-           weft__subject_matches(weft__slice_of(c->config.filter), weft__message_subject(m));
+           weft__subject_matches(weft__slice_of(c->config.filter), weft__stored_msg_subject(m));
 }
 
 /* Return the first new message that matches the filter, or NULL. Skip the others for good. */
-static weft__message *new_message(weft__consumer *c)
+static weft__stored_msg *new_message(weft__consumer *c)
 {
     if (c->new_count == 0)
         return NULL;
-    weft__message *m = weft__store_from(&c->stream->store, c->next_seq);
+    weft__stored_msg *m = weft__store_from(&c->stream->store, c->next_seq);
     while (m != NULL && !consumer_wants(c, m)) {
         c->next_seq = m->seq + 1;
         m = weft__store_from(&c->stream->store, c->next_seq);
@@ -41,7 +41,7 @@ static weft__message *new_message(weft__consumer *c)
 static void new_messages_count(weft__consumer *c)
 {
     c->new_count = 0;
-    for (weft__message *m = weft__store_from(&c->stream->store, c->next_seq); m != NULL;
+    for (weft__stored_msg *m = weft__store_from(&c->stream->store, c->next_seq); m != NULL;
          m = weft__store_from(&c->stream->store, m->seq + 1))
         c->new_count += consumer_wants(c, m);
 }
@@ -56,7 +56,7 @@ static void position_set(weft__consumer *c)
         break;
     case WEFT__DELIVER_LAST: {
         const char *filter = c->config.filter[0] != '\0' ? c->config.filter : ">";
-        const weft__message *last = weft__store_last(store, weft__slice_of(filter));
+        const weft__stored_msg *last = weft__store_last(store, weft__slice_of(filter));
         c->next_seq = last != NULL ? last->seq : store->last_seq + 1;
         break;
     }
@@ -187,7 +187,7 @@ uint64_t weft__consumer_available(const weft__consumer *c)
 }
 
 /* Write the subject that acknowledges a delivery. */
-static int ack_subject(const weft__consumer *c, const weft__message *m, uint64_t deliveries,
+static int ack_subject(const weft__consumer *c, const weft__stored_msg *m, uint64_t deliveries,
                        uint64_t new_count, char *out, size_t room)
 {
     return snprintf(out, room,
@@ -197,16 +197,16 @@ static int ack_subject(const weft__consumer *c, const weft__message *m, uint64_t
 }
 
 /* Send a message to the first pull. Returns false if the client of the pull is gone. */
-static bool message_send(weft__consumer *c, const weft__message *m, uint64_t deliveries,
+static bool message_send(weft__consumer *c, const weft__stored_msg *m, uint64_t deliveries,
                          uint64_t new_count)
 {
     weft__pull *pull = CONTAINER_OF(c->pulls.next, weft__pull, node);
     char subject[WEFT__ACK_SUBJECT_BYTES];
     int bytes = ack_subject(c, m, deliveries, new_count, subject, sizeof subject);
-    const weft__publication p = {.subject = weft__message_subject(m),
+    const weft__publication p = {.subject = weft__stored_msg_subject(m),
                                  .reply = {subject, (size_t)bytes},
-                                 .headers = weft__message_headers(m),
-                                 .payload = weft__message_payload(m)};
+                                 .headers = weft__stored_msg_headers(m),
+                                 .payload = weft__stored_msg_payload(m)};
     if (weft__subjects_route(c->stream->broker, weft__pull_reply(pull), &p, NULL) == 0) {
         weft__pull_end(c, pull);
         return false;
@@ -217,7 +217,7 @@ static bool message_send(weft__consumer *c, const weft__message *m, uint64_t del
 }
 
 /* Deliver a new message. Returns false if memory is exhausted. */
-static bool new_deliver(weft__consumer *c, weft__message *m)
+static bool new_deliver(weft__consumer *c, weft__stored_msg *m)
 {
     bool needs_ack = c->config.values[WEFT__CONSUMER_ACK_POLICY] != WEFT__ACK_NONE;
     weft__pending *pending = needs_ack ? weft__pending_new(c, m->seq) : NULL;
@@ -238,7 +238,7 @@ static bool new_deliver(weft__consumer *c, weft__message *m)
 
 static void due_deliver(weft__consumer *c, weft__pending *pending)
 {
-    weft__message *m = weft__store_find(&c->stream->store, pending->seq);
+    weft__stored_msg *m = weft__store_find(&c->stream->store, pending->seq);
     if (!message_send(c, m, pending->deliveries + 1, c->new_count))
         return;
     pending->deliveries++;
@@ -259,19 +259,19 @@ void weft__consumer_pump(weft__consumer *c)
             due_deliver(c, CONTAINER_OF(c->due.next, weft__pending, node));
             continue;
         }
-        weft__message *m = is_at_ack_limit(c) ? NULL : new_message(c);
+        weft__stored_msg *m = is_at_ack_limit(c) ? NULL : new_message(c);
         if (m == NULL || !new_deliver(c, m))
             break;
     }
     weft__pulls_end_no_wait(c);
 }
 
-void weft__consumer_stored(weft__consumer *c, const weft__message *m)
+void weft__consumer_stored(weft__consumer *c, const weft__stored_msg *m)
 {
     c->new_count += m->seq >= c->next_seq && consumer_wants(c, m);
 }
 
-void weft__consumer_removed(weft__consumer *c, const weft__message *m)
+void weft__consumer_removed(weft__consumer *c, const weft__stored_msg *m)
 {
     if (m->seq >= c->next_seq) {
         c->new_count -= consumer_wants(c, m);

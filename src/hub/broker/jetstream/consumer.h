@@ -63,8 +63,8 @@ void weft__consumer_pump(weft__consumer *c);
 void weft__consumer_ack(weft__consumer *c, uint64_t seq, const weft__publication *p);
 
 /* A message was stored, or is about to be removed. */
-void weft__consumer_stored(weft__consumer *c, const weft__message *m);
-void weft__consumer_removed(weft__consumer *c, const weft__message *m);
+void weft__consumer_stored(weft__consumer *c, const weft__stored_msg *m);
+void weft__consumer_removed(weft__consumer *c, const weft__stored_msg *m);
 
 /* Run the timers of a consumer. Return the time of the next. May delete the consumer. */
 int64_t weft__consumer_run_timers(weft__consumer *c, int64_t now_ns);

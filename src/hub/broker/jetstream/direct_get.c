@@ -6,20 +6,20 @@
 #include <inttypes.h>
 
 /* Return the first message of a pattern from a sequence on, or NULL. */
-static weft__message *message_next(const weft__stream *stream, weft__slice pattern, uint64_t seq)
+static weft__stored_msg *message_next(const weft__stream *stream, weft__slice pattern, uint64_t seq)
 {
-    const weft__message *last = weft__store_last(&stream->store, pattern);
+    const weft__stored_msg *last = weft__store_last(&stream->store, pattern);
     if (last == NULL)
         return NULL;
-    weft__message *m = weft__store_from(&stream->store, seq);
+    weft__stored_msg *m = weft__store_from(&stream->store, seq);
     while (m != NULL && m->seq < last->seq &&
-           !weft__subject_matches(pattern, weft__message_subject(m)))
+           !weft__subject_matches(pattern, weft__stored_msg_subject(m)))
         m = weft__store_from(&stream->store, m->seq + 1);
     return m != NULL && m->seq <= last->seq ? m : NULL;
 }
 
-weft__api_error weft__message_select(const weft__stream *stream, const weft__json_doc *doc,
-                                     weft__message **out)
+weft__api_error weft__stored_msg_select(const weft__stream *stream, const weft__json_doc *doc,
+                                        weft__stored_msg **out)
 {
     char text[WEFT__CONFIG_SUBJECT_BYTES_MAX + 1];
     int64_t seq = weft__json_integer(doc, "seq", 0);
@@ -43,9 +43,9 @@ static void direct_reply(weft_hub_broker *b, weft__slice reply, weft__slice head
 }
 
 /* Append the first lines of a reply: those of the message, without the empty line at their end. */
-static int headers_begin(const weft__message *m, weft__buffer *out)
+static int headers_begin(const weft__stored_msg *m, weft__buffer *out)
 {
-    weft__slice own = weft__message_headers(m);
+    weft__slice own = weft__stored_msg_headers(m);
     if (own.bytes < 2)
         return weft__output_text(out, "NATS/1.0\r\n");
     int rc = weft__buffer_reserve(out, own.bytes - 2);
@@ -56,7 +56,7 @@ static int headers_begin(const weft__message *m, weft__buffer *out)
     return 0;
 }
 
-static int headers_build(const weft__stream *stream, const weft__message *m, weft__buffer *out)
+static int headers_build(const weft__stream *stream, const weft__stored_msg *m, weft__buffer *out)
 {
     char time[WEFT__TIME_BYTES];
     weft__time_format(m->time_ns, time);
@@ -68,12 +68,12 @@ static int headers_build(const weft__stream *stream, const weft__message *m, wef
                                         stream->config.name, m->log->subject, m->seq, time);
 }
 
-static void message_reply(const weft__stream *stream, const weft__message *m, weft__slice reply)
+static void message_reply(const weft__stream *stream, const weft__stored_msg *m, weft__slice reply)
 {
     weft__buffer headers = {0};
     if (headers_build(stream, m, &headers) == 0)
         direct_reply(stream->broker, reply, (weft__slice){headers.data, headers.bytes},
-                     weft__message_payload(m));
+                     weft__stored_msg_payload(m));
     else
         direct_reply(stream->broker, reply, weft__slice_of("NATS/1.0 503 No Memory\r\n\r\n"),
                      (weft__slice){0});
@@ -86,14 +86,14 @@ void weft__direct_get(weft_hub_broker *b, weft__slice stream_name, weft__slice s
     weft__stream *stream = weft__stream_find(b, stream_name);
     if (stream == NULL || !stream->config.values[WEFT__STREAM_ALLOW_DIRECT])
         return;
-    weft__message *m = NULL;
+    weft__stored_msg *m = NULL;
     weft__json_doc doc = {0};
     weft__api_error error = WEFT__API_BAD_REQUEST;
     if (subject.bytes > 0) {
         m = weft__store_last(&stream->store, subject);
         error = m != NULL ? WEFT__API_OK : WEFT__API_NO_MESSAGE;
     } else if (weft__json_parse(&doc, p->payload.data, p->payload.bytes) == 0) {
-        error = weft__message_select(stream, &doc, &m);
+        error = weft__stored_msg_select(stream, &doc, &m);
     }
     weft__json_free(&doc);
     if (error == WEFT__API_OK)

@@ -8,8 +8,8 @@
 #include "hub/broker/jetstream/stream.h"
 
 /* Return the message that a request asks for (seq, next_by_subj, last_by_subj). */
-weft__api_error weft__message_select(const weft__stream *stream, const weft__json_doc *doc,
-                                     weft__message **out);
+weft__api_error weft__stored_msg_select(const weft__stream *stream, const weft__json_doc *doc,
+                                        weft__stored_msg **out);
 
 /*
  * Reply with the last message of a subject, or if the subject is empty, with what the body names.

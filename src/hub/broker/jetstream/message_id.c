@@ -26,8 +26,7 @@ static void ids_expire(weft__stream *stream)
 const weft__message_id *weft__message_id_find(weft__stream *stream, weft__slice text)
 {
     ids_expire(stream);
-    WEFT__HASH_FOR(node, &stream->ids, weft__hash_bytes(text.data, text.bytes))
-    {
+    WEFT__HASH_FOR(node, &stream->ids, weft__hash_bytes(text.data, text.bytes)) {
         weft__message_id *id = CONTAINER_OF(node, weft__message_id, node);
         if (id->bytes == text.bytes && memcmp(id->text, text.data, text.bytes) == 0)
             return id;

@@ -7,8 +7,7 @@
 
 weft__pending *weft__pending_find(const weft__consumer *c, uint64_t seq)
 {
-    WEFT__HASH_FOR(node, &c->pending, weft__hash_number(seq))
-    {
+    WEFT__HASH_FOR(node, &c->pending, weft__hash_number(seq)) {
         weft__pending *pending = CONTAINER_OF(node, weft__pending, by_seq);
         if (pending->seq == seq)
             return pending;
@@ -104,7 +103,7 @@ void weft__pending_free_all(weft__consumer *c)
 static void pending_finish(weft__consumer *c, weft__pending *pending)
 {
     weft__stream *stream = c->stream;
-    weft__message *m = weft__store_find(&stream->store, pending->seq);
+    weft__stored_msg *m = weft__store_find(&stream->store, pending->seq);
     weft__pending_remove(c, pending);
     if (m != NULL && stream->config.values[WEFT__STREAM_RETENTION] == WEFT__RETENTION_WORKQUEUE)
         weft__stream_remove(stream, m);

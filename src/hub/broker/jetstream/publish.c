@@ -73,7 +73,7 @@ static bool headers_check(weft__stream *stream, const weft__publication *p, outc
         o->is_duplicate = true;
         return false;
     }
-    const weft__message *last = weft__store_last(&stream->store, p->subject);
+    const weft__stored_msg *last = weft__store_last(&stream->store, p->subject);
     return sequence_check(headers, "Nats-Expected-Last-Subject-Sequence",
                           last == NULL ? 0 : last->seq, o) &&
            sequence_check(headers, "Nats-Expected-Last-Sequence", stream->store.last_seq, o) &&
@@ -124,16 +124,16 @@ static bool is_over_limit(const weft__stream *stream, weft__stream_field field, 
 }
 
 /* Remove old messages that a new message replaces. */
-static void limits_enforce(weft__stream *stream, weft__message *m)
+static void limits_enforce(weft__stream *stream, weft__stored_msg *m)
 {
-    weft__slice rollup = weft__header_find(weft__message_headers(m), "Nats-Rollup");
+    weft__slice rollup = weft__header_find(weft__stored_msg_headers(m), "Nats-Rollup");
     if (weft__slice_is(rollup, "all"))
         weft__stream_purge(stream, (weft__slice){0}, m->seq, 0);
     else if (weft__slice_is(rollup, "sub"))
-        weft__stream_purge(stream, weft__message_subject(m), m->seq, 0);
+        weft__stream_purge(stream, weft__stored_msg_subject(m), m->seq, 0);
     while (is_over_limit(stream, WEFT__STREAM_MAX_MSGS_PER_SUBJECT, m->log->count) &&
            m->log->count > 1)
-        weft__stream_remove(stream, CONTAINER_OF(m->log->messages.next, weft__message, in_log));
+        weft__stream_remove(stream, CONTAINER_OF(m->log->messages.next, weft__stored_msg, in_log));
     while ((is_over_limit(stream, WEFT__STREAM_MAX_MSGS, stream->store.count) ||
             is_over_limit(stream, WEFT__STREAM_MAX_BYTES, stream->store.bytes)) &&
            stream->store.count > 1)
@@ -141,13 +141,14 @@ static void limits_enforce(weft__stream *stream, weft__message *m)
 }
 
 /* Store a message and its id. Returns NULL if memory is exhausted. */
-static weft__message *message_store(weft__stream *stream, const weft__publication *p)
+static weft__stored_msg *message_store(weft__stream *stream, const weft__publication *p)
 {
     weft__slice id = weft__header_find(p->headers, "Nats-Msg-Id");
     weft__message_id *added = NULL;
     if (id.bytes > 0 && (added = weft__message_id_add(stream, id)) == NULL)
         return NULL;
-    weft__message *m = weft__store_append(&stream->store, p, weft__broker_now_ns(stream->broker));
+    weft__stored_msg *m =
+        weft__store_append(&stream->store, p, weft__broker_now_ns(stream->broker));
     if (m == NULL && added != NULL)
         weft__message_id_forget(stream, added);
     return m;
@@ -157,7 +158,7 @@ static weft__message *message_store(weft__stream *stream, const weft__publicatio
 static weft__api_error message_accept(weft__stream *stream, const weft__publication *p,
                                       uint64_t *seq)
 {
-    weft__message *m = message_store(stream, p);
+    weft__stored_msg *m = message_store(stream, p);
     if (m == NULL)
         return WEFT__API_NO_MEMORY;
     *seq = m->seq;

@@ -141,7 +141,7 @@ bool weft__stream_has_subject(const weft__stream *stream, weft__slice subject)
     return false;
 }
 
-void weft__stream_remove(weft__stream *stream, weft__message *m)
+void weft__stream_remove(weft__stream *stream, weft__stored_msg *m)
 {
     WEFT__LIST_FOR(node, &stream->consumers) {
         weft__consumer_removed(CONTAINER_OF(node, weft__consumer, node), m);
@@ -150,12 +150,12 @@ void weft__stream_remove(weft__stream *stream, weft__message *m)
 }
 
 /* Return the next message for a purge, from a sequence on. NULL: none. */
-static weft__message *purge_next(const weft__stream *stream, weft__slice pattern, uint64_t seq,
-                                 uint64_t before_seq)
+static weft__stored_msg *purge_next(const weft__stream *stream, weft__slice pattern, uint64_t seq,
+                                    uint64_t before_seq)
 {
-    weft__message *m = weft__store_from(&stream->store, seq);
+    weft__stored_msg *m = weft__store_from(&stream->store, seq);
     while (m != NULL && pattern.bytes > 0 &&
-           !weft__subject_matches(pattern, weft__message_subject(m)))
+           !weft__subject_matches(pattern, weft__stored_msg_subject(m)))
         m = weft__store_from(&stream->store, m->seq + 1);
     return m != NULL && m->seq < before_seq ? m : NULL;
 }
@@ -164,11 +164,11 @@ uint64_t weft__stream_purge(weft__stream *stream, weft__slice pattern, uint64_t 
                             uint64_t keep)
 {
     uint64_t matching = 0, purged = 0;
-    for (weft__message *m = purge_next(stream, pattern, 0, before_seq); m != NULL;
+    for (weft__stored_msg *m = purge_next(stream, pattern, 0, before_seq); m != NULL;
          m = purge_next(stream, pattern, m->seq + 1, before_seq))
         matching++;
     for (uint64_t seq = 0; matching > keep; matching--, purged++) {
-        weft__message *m = purge_next(stream, pattern, seq, before_seq);
+        weft__stored_msg *m = purge_next(stream, pattern, seq, before_seq);
         seq = m->seq + 1;
         weft__stream_remove(stream, m);
     }
@@ -181,7 +181,7 @@ static int64_t messages_expire(weft__stream *stream, int64_t now_ns)
     int64_t age_ns = stream->config.values[WEFT__STREAM_MAX_AGE];
     if (age_ns <= 0)
         return WEFT__BROKER_NEVER;
-    for (weft__message *m; (m = weft__store_from(&stream->store, 0)) != NULL;) {
+    for (weft__stored_msg *m; (m = weft__store_from(&stream->store, 0)) != NULL;) {
         int64_t end_ns = weft__broker_time_after(m->time_ns, age_ns);
         if (end_ns > now_ns)
             return end_ns;

@@ -43,7 +43,7 @@ bool weft__stream_has_subject(const weft__stream *stream, weft__slice subject);
 void weft__stream_publish(weft__stream *stream, const weft__publication *p);
 
 /* Remove a message, also from the consumers. */
-void weft__stream_remove(weft__stream *stream, weft__message *m);
+void weft__stream_remove(weft__stream *stream, weft__stored_msg *m);
 
 /*
  * Remove the messages that match a pattern and whose sequence is less than before_seq, except for

@@ -23,7 +23,7 @@ weft__api_error weft__api_account_info(weft__api_call *call)
 static void state_write(const weft__stream *stream, weft__json_out *out)
 {
     const weft__store *store = &stream->store;
-    const weft__message *first = weft__store_from(store, 0);
+    const weft__stored_msg *first = weft__store_from(store, 0);
     /*
      * As in nats-server, the first sequence of an empty stream is the next one, or 0 at the begin.
      */
@@ -133,8 +133,8 @@ weft__api_error weft__api_stream_names(weft__api_call *call)
 
 weft__api_error weft__api_message_get(weft__api_call *call)
 {
-    weft__message *m;
-    weft__api_error error = weft__message_select(call->stream, &call->doc, &m);
+    weft__stored_msg *m;
+    weft__api_error error = weft__stored_msg_select(call->stream, &call->doc, &m);
     if (error != WEFT__API_OK)
         return error;
     weft__json_out_name(call->out, "message");
@@ -143,11 +143,11 @@ weft__api_error weft__api_message_get(weft__api_call *call)
     weft__json_out_integer_member(call->out, "seq", (int64_t)m->seq);
     if (m->headers_bytes > 0) {
         weft__json_out_name(call->out, "hdrs");
-        weft__json_out_base64(call->out, weft__message_headers(m));
+        weft__json_out_base64(call->out, weft__stored_msg_headers(m));
     }
     if (m->payload_bytes > 0) {
         weft__json_out_name(call->out, "data");
-        weft__json_out_base64(call->out, weft__message_payload(m));
+        weft__json_out_base64(call->out, weft__stored_msg_payload(m));
     }
     weft__json_out_time_member(call->out, "time", m->time_ns);
     weft__json_out_end(call->out, '}');
@@ -159,7 +159,7 @@ weft__api_error weft__api_message_delete(weft__api_call *call)
     int64_t seq = weft__json_integer(&call->doc, "seq", 0);
     if (call->stream->config.values[WEFT__STREAM_DENY_DELETE])
         return WEFT__API_DELETE_DENIED;
-    weft__message *m = seq > 0 ? weft__store_find(&call->stream->store, (uint64_t)seq) : NULL;
+    weft__stored_msg *m = seq > 0 ? weft__store_find(&call->stream->store, (uint64_t)seq) : NULL;
     if (m == NULL)
         return WEFT__API_NO_SEQUENCE;
     weft__stream_remove(call->stream, m);

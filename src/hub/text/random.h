@@ -1,6 +1,6 @@
 /* Random numbers for delays, orders and ids. Not for secrets. */
-#ifndef WEFT_HUB_CLIENT_RANDOM_H
-#define WEFT_HUB_CLIENT_RANDOM_H
+#ifndef WEFT_HUB_TEXT_RANDOM_H
+#define WEFT_HUB_TEXT_RANDOM_H
 
 #include <stdint.h>
 
