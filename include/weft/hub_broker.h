@@ -27,7 +27,7 @@ WEFT_BEGIN
 typedef struct weft_hub_broker weft_hub_broker;
 
 /**
- * Get a broker by its name, and create the broker if it does not exist.
+ * Get a broker by its name, and create it if it does not exist.
  *
  * The URL of the broker is "mem:" and the name. name may be "". The caller releases the broker with
  * weft_hub_broker_release.

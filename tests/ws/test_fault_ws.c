@@ -108,7 +108,7 @@ static bool exchange_text(weft_ws *ws, size_t bytes, bool has_parts)
 }
 
 /* The fetcher is freed, so that nothing of it is left. */
-static bool talk(const char *url, double rest_s)
+static bool talk_over_ws(const char *url, double rest_s)
 {
     weft_ws *ws = NULL;
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.has_no_proxy = true});
@@ -136,7 +136,7 @@ static bool talk_to(weft_http_handler *handler, double rest_s)
     opened = closed = 0;
     WITHOUT_FAULTS(open_fault_listener(&own));
     weft_fiber server = require_created(weft_spin(run_server, &own));
-    bool is_done = server != 0 && talk(own.url, rest_s);
+    bool is_done = server != 0 && talk_over_ws(own.url, rest_s);
     if (server != 0) {
         (void)weft_cancel(server);
         (void)weft_await(server);
