@@ -309,6 +309,33 @@ static inline nats_server *nats_cluster_leader(nats_cluster *c, const char *stre
     return leader;
 }
 
+/* Return the number of the last message of a stream in the store of one server. 0: unknown. */
+static inline unsigned long nats_last_number(const nats_server *s, const char *stream)
+{
+    char *body = s->pid != 0 ? nats_monitor(s, "/jsz?streams=true") : NULL;
+    const char *at = body != NULL ? strstr(body, format("\"name\": \"%s\"", stream)) : NULL;
+    const char *last = at != NULL ? strstr(at, "\"last_seq\": ") : NULL;
+    unsigned long number = last != NULL ? strtoul(last + strlen("\"last_seq\": "), NULL, 10) : 0;
+    free(body);
+    return number;
+}
+
+/*
+ * True if the stores of the servers differ in the last message of a stream that no client writes
+ * to. A server that was stopped can stay so forever (nats-server 2.9.10 logs "Resetting stream
+ * cluster state"). If such a server leads the consumer, it does not deliver the messages.
+ */
+static inline bool nats_cluster_has_diverged(const nats_cluster *c, const char *stream)
+{
+    unsigned long numbers[NATS_CLUSTER_SERVERS];
+    bool has_diverged = false;
+    for (int i = 0; i < NATS_CLUSTER_SERVERS; i++) {
+        numbers[i] = nats_last_number(&c->servers[i], stream);
+        has_diverged = has_diverged || numbers[i] != numbers[0];
+    }
+    return has_diverged;
+}
+
 static inline void nats_cluster_end(nats_cluster *c)
 {
     for (int i = 0; i < NATS_CLUSTER_SERVERS; i++)
