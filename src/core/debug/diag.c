@@ -2,6 +2,7 @@
 #include "core/debug/diag.h"
 
 #include "base/libc.h"
+#include "core/inspect/frames.h"
 #include "core/inspect/print.h"
 #include "core/inspect/symbol.h"
 
@@ -105,6 +106,21 @@ void weft__diag_last(const weft__error *e, int status)
     weft__report r;
     weft__report_begin(&r, LOG_ERR, "main ended with status %d; its last error:", status);
     print_error_chain(&r, e);
+    weft__report_end(&r);
+}
+
+void weft__diag_not_ended(weft__cord *c, weft__fiber *f, double grace_s, bool has_frames)
+{
+    weft_info i;
+    weft__report r;
+    void *frames[WEFT__ERROR_FRAMES_MAX];
+    weft__fiber_info(c, f, &i);
+    weft__report_begin(&r, LOG_WARNING,
+                       "fiber #%llu '%s' has not ended %g s after it was cancelled%s%s",
+                       (unsigned long long)i.id, i.name, grace_s,
+                       i.state == WEFT_WAITING ? "; it waits for " : "", i.waits_for);
+    if (has_frames)
+        weft__report_frames(&r, frames, weft__frames_unwind(c, f, frames, WEFT__ERROR_FRAMES_MAX));
     weft__report_end(&r);
 }
 

@@ -44,6 +44,12 @@ void weft__diag_deadlock(void);
  */
 void weft__diag_unhandled(const weft__error *e, int code);
 
+/*
+ * Report that a cancelled fiber of the calling thread has not ended within its grace time. Print
+ * the reason of its wait, and its backtrace if has_frames.
+ */
+void weft__diag_not_ended(weft__cord *c, weft__fiber *f, double grace_s, bool has_frames);
+
 /* Report that the running fiber ignores its cancellation. Print the backtrace of the fiber. */
 void weft__diag_ignored(const weft__fiber *f);
 

@@ -390,8 +390,7 @@ static int join_cancelled(weft__cord *c, weft_fiber id, double grace_s)
     int rc = join_within(c, id, grace_s);
     if (rc < 0 || !is_still_ending(c, id))
         return rc;
-    weft__diag(LOG_WARNING, "fiber #%llu '%s' has not ended %g s after it was cancelled",
-               (unsigned long long)id, weft__fiber_find(c, id)->name, grace_s);
+    weft__diag_not_ended(c, weft__fiber_find(c, id), grace_s, true);
     return join_within(c, id, INFINITY);
 }
 

@@ -16,6 +16,9 @@
 
 #include <stdlib.h>
 
+/* Fibers whose backtraces the report of the remaining fibers has. Symbols take time. */
+#define BACKTRACES_MAX 16
+
 /*
  * Maximum number of polls between the cancellation of the listeners and the cancellation of the
  * other fibers. A cancelled accept usually returns after a few polls.
@@ -196,16 +199,13 @@ static void report_running_cord(weft_cord id, const char *name)
 
 static void report_remaining(weft__cord *c, double grace_s)
 {
+    unsigned reported = 0;
     weft__cord_handles_each_running(c->handle, report_running_cord);
     for (weft__fiber *f = last_descendant(c->main); f->parent != NULL; f = previous_fiber(f)) {
-        weft_info i;
         bool is_joining = f->phase == WEFT__ENDING && weft__tree_has_children(f, NULL);
         if (!must_end(c, f) || is_joining)
             continue;
-        weft__fiber_info(c, f, &i);
-        weft__diag(LOG_WARNING, "fiber #%llu '%s' has not ended %g s after it was cancelled%s%s",
-                   (unsigned long long)i.id, i.name, grace_s,
-                   i.state == WEFT_WAITING ? "; it waits for " : "", i.waits_for);
+        weft__diag_not_ended(c, f, grace_s, reported++ < BACKTRACES_MAX);
     }
 }
 

@@ -205,10 +205,8 @@ static void supervisor_on_exit(weft__exit_hook *hook)
 static void report_late_child(weft__timer *timer)
 {
     weft__supervisor *s = CONTAINER_OF(timer, weft__supervisor, grace);
-    const weft__fiber *f = s->stopping->fiber;
     weft__timer_fired(s->cord, s->fiber);
-    weft__diag(LOG_WARNING, "fiber #%llu '%s' has not ended %g s after it was cancelled",
-               (unsigned long long)f->id, f->name, s->stopping->grace_s);
+    weft__diag_not_ended(s->cord, s->stopping->fiber, s->stopping->grace_s, true);
 }
 
 void weft__sup_children_begin(weft__supervisor *s, bool with_existing)
