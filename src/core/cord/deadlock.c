@@ -143,7 +143,8 @@ typedef struct survey {
     const weft__cord *self;
     unsigned count; /* cords, including self; self may be unpublished */
     bool are_others_quiescent;
-    uint32_t others[MAIN_WAIT_POLICIES]; /* by policy: the index of another cord; NO_CORD: none */
+    /* By policy: the highest index of another cord; NO_CORD: none. */
+    uint32_t others[MAIN_WAIT_POLICIES];
 } survey;
 
 static void survey_add(weft__cord *c, void *context)
@@ -153,7 +154,9 @@ static void survey_add(weft__cord *c, void *context)
         return;
     s->count++;
     s->are_others_quiescent = s->are_others_quiescent && is_cord_quiescent(c);
-    s->others[atomic_load(&c->main_wait_policy)] = c->index;
+    uint32_t *other = &s->others[atomic_load(&c->main_wait_policy)];
+    if (*other == NO_CORD || *other < c->index)
+        *other = c->index;
 }
 
 static survey survey_cords(const weft__cord *c)
@@ -174,13 +177,19 @@ static void victim_wake(uint32_t index)
     weft__registry_release(index);
 }
 
-/* Choose the main fiber to wake in a deadlock. policy is the policy of the calling cord. */
+/*
+ * Choose the main fiber to wake in a deadlock. policy is the policy of the calling cord. Of several
+ * cords with the preferred policy, choose the one with the highest index, whichever cord went to
+ * sleep last: the request for a snapshot wakes all cords, and must not change the choice. A thread
+ * that joins other threads usually has a lower index, and gets their errors.
+ */
 static weft__wake_source victim_choose(const survey *s, main_wait_policy policy)
 {
     for (main_wait_policy p = MAIN_WAIT_FOR_IDLE; p < MAIN_WAIT_UNINTERRUPTIBLE; p++) {
-        if (p == policy)
+        bool has_other = s->others[p] != NO_CORD;
+        if (p == policy && (!has_other || s->others[p] < s->self->index))
             return WEFT__WAKE_SOURCE_NONE;
-        if (s->others[p] == NO_CORD)
+        if (!has_other)
             continue;
         victim_wake(s->others[p]);
         return WEFT__WAKE_SOURCE_CORDS;
