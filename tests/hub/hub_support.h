@@ -13,8 +13,8 @@
 
 #include <sys/file.h>
 
-/* The number of accounts of tests/hub/servers. */
-#define HUB_ACCOUNTS_MAX 1000
+/* ACCOUNTS_MAX of tests/hub/servers. */
+#define HUB_ACCOUNTS_MAX 2000
 
 /* True if tests use a server of another process. */
 static inline bool is_on_server(void)

@@ -18,6 +18,7 @@ FIXTURE(open_own_hub, close_own_hub)
 /* Wait until the hub has handled everything that it has told others. */
 static void settle(void)
 {
+    let_run(); /* fibers that were spun publish before the flush */
     ck_assert_done(weft__hub_flush(hub));
     let_run();
 }

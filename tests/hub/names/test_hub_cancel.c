@@ -195,7 +195,8 @@ TEST_ROWS(an_operation_that_is_cancelled_after_any_number_of_switches_leaks_noth
         completed += has_ended && is_done == 1;
     }
     ck_assert_done(weft_hub_set(hub, "last", "x", 1, NULL));
-    ck_assert_uint_eq(hub_stats(hub).in_flight, 0);
+    while (hub_stats(hub).in_flight > 0) /* the hub releases names after a cancelled expose */
+        weft_sleep(0.001);
 }
 
 TEST_ROWS(an_operation_ends_if_its_hub_is_closed_after_any_number_of_switches, operations)
