@@ -62,7 +62,8 @@ class TestConnections < Minitest::Test
     client.io.setsockopt(Socket::SOL_SOCKET, Socket::SO_LINGER, [1, 0].pack("ii"))
     client.close
     assert ended.pop
-    wait_for_no_requests(server)
+    # On libev, the collector often finds an old word on a stack that looks like the request.
+    wait_for_no_requests(server) unless ENV["WEFT_BACKEND"] == "libev"
   end
 
   def test_a_partial_hijack_sends_the_headers_itself
